@@ -4,13 +4,44 @@ use std::time::Duration;
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use konverge_e2e::{Operator, Stage, operator_rules};
-use konverge_testkit::RoleUse;
+use konverge_testkit::{RoleUse, until_true};
 use kube::{
     Api,
     api::{ObjectMeta, PostParams},
 };
 
 use crate::recorder::{ReceivedRequest, Recorder};
+
+/// The definitions that this repository ships for pull.
+const DEFINITIONS: [&str; 4] = [
+    include_str!("../../deploy/crds/secretpulls.yaml"),
+    include_str!("../../deploy/crds/secretsources.yaml"),
+    include_str!("../../deploy/crds/clustersecretsources.yaml"),
+    include_str!("../../deploy/crds/zoppsecretsyncs.yaml"),
+];
+
+/// An object of each kind. No Vault listens at the address.
+const OBJECTS: &str = r#"
+apiVersion: konverge.dev/v1alpha1
+kind: SecretSource
+metadata: { name: vault, namespace: NAMESPACE }
+spec: { vault: { address: "http://127.0.0.1:9", login: { kubernetes: { serviceAccount: default, role: pull } } } }
+---
+apiVersion: konverge.dev/v1alpha1
+kind: ClusterSecretSource
+metadata: { name: vault }
+spec:
+  namespaceSelector: { matchLabels: { team: a } }
+  credentialsNamespace: NAMESPACE
+  vault: { address: "http://127.0.0.1:9", login: { kubernetes: { serviceAccount: default, role: pull } } }
+---
+apiVersion: zopp.dev/v1alpha1
+kind: ZoppSecretSync
+metadata: { name: synced, namespace: NAMESPACE }
+spec:
+  source: { workspace: acme, project: backend, environment: production }
+  target: { secretName: synced }
+"#;
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -54,6 +85,9 @@ async fn at_rest_nothing_is_written_and_nothing_listed() {
 async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() {
     let stage = Stage::set_on_ours().await.unwrap();
     let namespace = stage.control_plane.namespace("foreign").await.unwrap();
+    for definition in DEFINITIONS {
+        stage.control_plane.apply(definition).await.unwrap();
+    }
     let api = Api::<Secret>::namespaced(stage.client().clone(), &namespace);
     for number in 0..5 {
         let metadata = ObjectMeta { name: Some(format!("foreign-{number}")), ..ObjectMeta::default() };
@@ -66,7 +100,7 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
     let run = stage.control_plane.run_directory();
     let own = stage.operator_user().split(':').nth(2).unwrap();
     let recorder = Recorder::start(stage.operator_kubeconfig(), own, run.path()).await;
-    let arguments = ["--namespace", &namespace, "--leader-election"];
+    let arguments = ["--leader-election"];
     let url = stage.server.url();
     let mut operator =
         Operator::start(run, "zopp-operator", recorder.kubeconfig(), &url, stage.credentials(), &arguments).unwrap();
@@ -84,7 +118,7 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
     stage.bind(&namespace, "backend", &environment).await.unwrap();
     told(3.0).await;
 
-    let collection = format!("/api/v1/namespaces/{namespace}/secrets");
+    let collection = "/api/v1/secrets";
     let about_secrets: Vec<ReceivedRequest> =
         recorder.requests().into_iter().filter(|asked| asked.path.contains("/secrets")).collect();
     let (whole, named): (Vec<_>, Vec<_>) = about_secrets.into_iter().partition(|asked| asked.path == collection);
@@ -97,8 +131,22 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
             "lists and watches ask for metadata and take nothing else: {asked:?}"
         );
     }
-    let ours = format!("{collection}/backend");
+    let ours = format!("/api/v1/namespaces/{namespace}/secrets/backend");
     assert!(!named.is_empty() && named.iter().all(|asked| asked.path == ours), "only the bound one: {named:?}");
+
+    // Custom resources use what is left of the role. The second name of a target has the first one deleted.
+    let watcher = stage.watcher(&namespace);
+    stage.control_plane.apply(&OBJECTS.replace("NAMESPACE", &namespace)).await.unwrap();
+    watcher.holds("synced", SOON, &[("A", "1")]).await.unwrap();
+    for target in ["first", "second"] {
+        let pull = format!(
+            "apiVersion: konverge.dev/v1alpha1\nkind: SecretPull\nmetadata: {{ name: pulled, namespace: {namespace} }}\nspec: {{ target: {{ name: \
+             {target} }}, sources: [{{ from: 'zopp://{environment}' }}] }}"
+        );
+        stage.control_plane.apply(&pull).await.unwrap();
+        watcher.holds(target, SOON, &[("A", "1")]).await.unwrap();
+    }
+    until_true("the Secret with the former name is deleted", async || Ok(api.get_opt("first").await?.is_none())).await;
 
     // Its last act is to release the lease.
     operator.process().terminate(SOON).await.unwrap();
@@ -106,12 +154,8 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
     log.catch_up(stage.client()).await.unwrap();
     let asked = log.entries_of(stage.operator_user()).unwrap();
     let used = RoleUse::of(&asked, &operator_rules().unwrap());
-    // This cluster does not have the kind, so the operator only asks for it. The other two are for --enable-metrics-auth.
-    let unused = [
-        "watch zopp.dev/zoppsecretsyncs",
-        "create authentication.k8s.io/tokenreviews",
-        "create authorization.k8s.io/subjectaccessreviews",
-    ];
+    // For --enable-metrics-auth.
+    let unused = ["create authentication.k8s.io/tokenreviews", "create authorization.k8s.io/subjectaccessreviews"];
     let unused = unused.map(str::to_owned).into();
     let expected = RoleUse { unused, ..RoleUse::default() };
     assert_eq!(used, expected, "the shipped role has all that it needs and nothing else");

@@ -47,9 +47,9 @@ pub(crate) fn all_tests(
     programs: Option<NonZero<usize>>,
     filter: Option<&str>,
 ) -> Result<()> {
-    setup()?;
     // Tests look for our servers beside themselves, so they are built before, and with the tests' features.
-    run("build", cargo(["build", "--workspace", "--all-targets"]), READ_ABOVE)?;
+    build_all()?;
+    fetch_servers()?;
     let cluster = Named::find(kubeconfig);
     // Two programs in one cluster would meet the webhooks and the definitions of each other.
     let at_once = if cluster.is_some() { 1 } else { PROGRAMS_AT_ONCE };
@@ -85,8 +85,17 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
 }
 
 pub(crate) fn setup() -> Result<()> {
-    let build = cargo(["build", "--package", "konverge-testkit", "--package", "konverge-testkit-stores", "--bins"]);
-    run("build of the test kit", build, READ_ABOVE)?;
+    build_test_kit()?;
+    fetch_servers()
+}
+
+/// Builds all programs and tests.
+pub(crate) fn build_all() -> Result<()> {
+    run("build", cargo(["build", "--workspace", "--all-targets"]), READ_ABOVE)
+}
+
+/// Fetches or builds the servers that tests need, with the programs of the test kit.
+fn fetch_servers() -> Result<()> {
     let mut control_plane = program(&paths::built("debug", "konverge-control-plane"));
     control_plane.arg("setup");
     run("control plane", control_plane, READ_ABOVE)?;
@@ -96,10 +105,15 @@ pub(crate) fn setup() -> Result<()> {
     postgres::setup()
 }
 
+/// Builds the programs that fetch and start servers, with the features of the whole workspace, so that nothing is compiled twice.
+fn build_test_kit() -> Result<()> {
+    let build = cargo(["build", "--workspace", "--bin", "konverge-control-plane", "--bin", "konverge-test-stores"]);
+    run("build of the test kit", build, READ_ABOVE)
+}
+
 /// The program that builds the servers of outside systems.
 pub(crate) fn test_stores() -> Result<PathBuf> {
-    let build = cargo(["build", "--package", "konverge-testkit-stores", "--bins"]);
-    run("build of the test kit", build, READ_ABOVE)?;
+    build_test_kit()?;
     Ok(paths::built("debug", "konverge-test-stores"))
 }
 

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::future::BoxFuture;
 use http::HeaderValue;
 use konverge_core::SecretValue;
 use tokio::task::spawn_blocking;
@@ -18,9 +19,9 @@ use crate::unusable::Unusable;
 /// No token, role id or key is longer; a larger file is another file.
 const LONGEST: u64 = 64 * 1024;
 
-/// A secret from memory or from a file. It cannot be printed.
+/// A secret from memory, from a file or from a function. It cannot be printed.
 ///
-/// A file is read again for each use, so a rotation takes effect at once. Blanks around the secret do not count.
+/// A file is read and a function is called again for each use, so a rotation takes effect at once. Blanks around the secret do not count.
 #[derive(Clone)]
 pub struct Credential(Place);
 
@@ -28,17 +29,31 @@ pub struct Credential(Place);
 enum Place {
     Value(Arc<SecretValue>),
     File(PathBuf),
+    Issued(Arc<Issue>),
 }
+
+/// Returns a secret, or why there is none.
+type Issue = dyn Fn() -> BoxFuture<'static, Result<SecretValue, String>> + Send + Sync;
 
 impl Credential {
     /// This value.
     pub fn value(value: SecretValue) -> Self {
-        Self(Place::Value(Arc::new(value)))
+        Self::shared(Arc::new(value))
+    }
+
+    /// This value, which others hold, too.
+    pub fn shared(value: Arc<SecretValue>) -> Self {
+        Self(Place::Value(value))
     }
 
     /// The content of the file at the time of each use.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Place::File(path.into()))
+    }
+
+    /// What the function returns at the time of each use. Its error must not repeat a secret.
+    pub fn issued(issue: impl Fn() -> BoxFuture<'static, Result<SecretValue, String>> + Send + Sync + 'static) -> Self {
+        Self(Place::Issued(Arc::new(issue)))
     }
 
     /// Returns its current text, trimmed. `what` names it in errors.
@@ -70,12 +85,16 @@ impl Credential {
         match &self.0 {
             Place::Value(value) => Ok(Zeroizing::new(value.expose().to_vec())),
             Place::File(path) => read_file(what, path, LONGEST).await,
+            Place::Issued(issue) => {
+                let secret = issue().await.map_err(|cause| Unusable::content(what, None, cause))?;
+                Ok(Zeroizing::new(secret.expose().to_vec()))
+            }
         }
     }
 
     fn unusable(&self, what: &'static str, cause: &'static str) -> Unusable {
         let path = match &self.0 {
-            Place::Value(_) => None,
+            Place::Value(_) | Place::Issued(_) => None,
             Place::File(path) => Some(path.clone()),
         };
         Unusable::content(what, path, cause)
@@ -86,6 +105,7 @@ impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Place::Value(_) => f.write_str("Credential(value)"),
+            Place::Issued(_) => f.write_str("Credential(issued)"),
             Place::File(path) => f.debug_tuple("Credential").field(path).finish(),
         }
     }
@@ -111,6 +131,10 @@ pub(crate) async fn read_file(what: &'static str, path: &Path, limit: u64) -> Re
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::FutureExt;
+
     use super::*;
 
     #[tokio::test]
@@ -143,5 +167,21 @@ mod tests {
         assert_eq!(credential.authorization("token", "Token").await.unwrap(), "Token hunter2");
         assert!(!format!("{credential:?}").contains("hunter2"));
         assert!(Credential::value(SecretValue::from(String::new())).read("token").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_function_is_called_for_each_use() {
+        let calls = AtomicUsize::new(0);
+        let credential = Credential::issued(move || {
+            let number = calls.fetch_add(1, Ordering::Relaxed);
+            async move { if number < 2 { Ok(format!("token-{number}").into()) } else { Err("it is refused".into()) } }
+                .boxed()
+        });
+        for number in 0..2 {
+            assert_eq!(&**credential.read("token").await.unwrap(), format!("token-{number}"));
+        }
+        let error = credential.read("token").await.unwrap_err().to_string();
+        assert_eq!(error, "the token is not usable: it is refused");
+        assert_eq!(format!("{credential:?}"), "Credential(issued)");
     }
 }

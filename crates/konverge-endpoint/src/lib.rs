@@ -44,5 +44,5 @@ pub use limits::{Limits, Pace};
 pub use proxy::{Connector, UnsupportedProxy};
 pub use retry_after::retry_after;
 #[cfg(feature = "client")]
-pub use tls::{ClientSettings, Clients, TlsSettings, add_certificates, client_builder, system_roots};
+pub use tls::{ClientSettings, ClientText, Clients, TlsSettings, add_certificates, client_builder, system_roots};
 pub use unusable::{Fault, Unusable};

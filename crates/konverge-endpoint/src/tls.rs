@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use konverge_core::SecretValue;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -51,6 +52,8 @@ pub struct TlsSettings {
     pub without_system: bool,
     /// Certificate and key to show, for servers that ask for them and for logins by certificate.
     pub client: Option<(PathBuf, PathBuf)>,
+    /// The same as text in PEM. It precedes the files.
+    pub client_text: Option<ClientText>,
     /// The name that the server's certificate is for, if it is not that of the address.
     pub server_name: Option<String>,
     /// Talks to any server. Then everybody on the way can read and change everything; there is a warning each time a client is made.
@@ -58,6 +61,21 @@ pub struct TlsSettings {
 }
 
 konverge_core::with!(TlsSettings);
+
+/// A client certificate with its key, in PEM. The key cannot be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientText {
+    /// The certificate, and those of its issuers.
+    pub certificate: String,
+    /// Its key.
+    pub key: Arc<SecretValue>,
+}
+
+impl fmt::Debug for ClientText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientText").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
 
 /// The settings of an HTTP client.
 #[derive(Clone)]
@@ -159,7 +177,9 @@ impl Clients {
         if let Some(path) = &self.settings.tls.authorities {
             content.authorities = Some(read_authorities(path).await?);
         }
-        if let Some((certificate, key)) = &self.settings.tls.client {
+        if let Some(ClientText { certificate, key }) = &self.settings.tls.client_text {
+            content.client = Some((certificate.clone().into_bytes(), Zeroizing::new(key.expose().to_vec())));
+        } else if let Some((certificate, key)) = &self.settings.tls.client {
             content.client = Some((read(CERTIFICATE, certificate).await?.to_vec(), read(KEY, key).await?));
         }
         if known == Some(&content) {
@@ -203,18 +223,20 @@ impl Clients {
         } else {
             builder.with_root_certificates(roots)
         };
-        let tls = match (&content.client, &self.settings.tls.client) {
-            (Some((certificate, key)), Some((certificate_path, key_path))) => {
+        let tls = match &content.client {
+            Some((certificate, key)) => {
+                let files = self.settings.tls.client.as_ref().filter(|_| self.settings.tls.client_text.is_none());
+                let (certificate_path, key_path) = (files.map(|files| &*files.0), files.map(|files| &*files.1));
                 let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
-                let chain = chain.map_err(|error| unusable(CERTIFICATE, Some(certificate_path), &error.to_string()))?;
+                let chain = chain.map_err(|error| unusable(CERTIFICATE, certificate_path, &error.to_string()))?;
                 // The error of a key says nothing of the key.
                 let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|_| unusable(KEY, Some(key_path), "it is no private key in PEM"))?;
+                    .map_err(|_| unusable(KEY, key_path, "it is no private key in PEM"))?;
                 builder
                     .with_client_auth_cert(chain, key)
-                    .map_err(|error| unusable(CERTIFICATE, Some(certificate_path), &error.to_string()))?
+                    .map_err(|error| unusable(CERTIFICATE, certificate_path, &error.to_string()))?
             }
-            _ => builder.with_no_client_auth(),
+            None => builder.with_no_client_auth(),
         };
         let mut client = client_builder(tls, self.settings.connect, self.settings.user_agent);
         if let Some(proxy) = &self.settings.proxy {
@@ -329,6 +351,10 @@ mod tests {
         assert!(failure(text).await.contains("no certificate"));
         let pair = TlsSettings { client: Some((path.clone(), path)), ..TlsSettings::default() };
         assert!(failure(pair).await.contains("no private key"));
+        let pair = ClientText { certificate: "nonsense".to_owned(), key: Arc::new("hunter2".to_owned().into()) };
+        assert!(!format!("{pair:?}").contains("hunter2"));
+        let error = failure(TlsSettings { client_text: Some(pair), ..TlsSettings::default() }).await;
+        assert!(error.contains("no private key") && !error.contains("hunter2"), "{error}");
     }
 
     #[tokio::test]

@@ -19,6 +19,7 @@ use crate::{
     hub::Hub,
     metrics::Metrics,
     plan::Verified,
+    record::proofs,
     source::Reference,
     wanted::{Made, Owner},
 };
@@ -310,6 +311,16 @@ impl Bindings {
             change(binding);
             self.metrics.reason_changed(reason, binding.last_reason());
         }
+    }
+
+    /// Returns the stores' own records on all bound Secrets.
+    pub fn records(&self) -> Vec<String> {
+        let inner = self.lock();
+        let of = |binding: &Binding| {
+            let is_made = binding.made().is_some();
+            binding.record.iter().flat_map(|record| proofs(record, is_made)).collect::<Vec<_>>()
+        };
+        inner.bindings.values().flat_map(of).collect()
     }
 
     /// The Secrets that are bound to the content, each with the custom resource that has it made.

@@ -100,6 +100,9 @@ pub struct ServerFlags {
     /// Credentials file [default: ~/.zopp/config.json]
     #[arg(long, env = "ZOPP_CREDENTIALS", value_name = "FILE")]
     pub credentials: Option<PathBuf>,
+    /// Connect to no zopp server but those of `SecretSource` and `ClusterSecretSource` objects, and need no credentials
+    #[arg(long, env = "ZOPP_SECRET_SOURCES_ONLY", conflicts_with = "credentials")]
+    pub secret_sources_only: bool,
 }
 
 /// How the server and its keys are verified.
@@ -238,7 +241,7 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Taken apart so that a new setting is not forgotten here.
         let Self {
-            server: ServerFlags { address, credentials },
+            server: ServerFlags { address, credentials, secret_sources_only },
             namespace,
             health_addr,
             metrics,
@@ -266,7 +269,11 @@ impl fmt::Display for Config {
         let path =
             |path: &Option<PathBuf>| path.as_ref().map_or("default".to_owned(), |path| path.display().to_string());
         let rules: Vec<String> = allow.iter().map(ToString::to_string).collect();
-        write!(f, "server={address} credentials={} ", path(credentials))?;
+        if *secret_sources_only {
+            write!(f, "secret-sources-only=true ")?;
+        } else {
+            write!(f, "server={address} credentials={} ", path(credentials))?;
+        }
         write!(f, "namespace={} ", namespace.as_deref().unwrap_or("all"))?;
         write!(f, "health-probe-bind-address={health_addr} {} ", metrics.options())?;
         write!(f, "tls-ca-cert={} ", path(tls_ca_cert))?;
@@ -433,6 +440,13 @@ mod tests {
         assert!(parse(&["--tls-client-cert", "/c.pem"]).is_err());
         assert!(parse(&["--tls-client-key", "/k.pem"]).is_err());
         assert_eq!(parse(&[]).unwrap().client(Trust::default()).client_certificate, None);
+    }
+
+    #[test]
+    fn without_a_connection_of_its_own_the_operator_needs_no_credentials() {
+        let config = parse(&["--secret-sources-only"]).unwrap();
+        assert!(config.server.secret_sources_only && config.to_string().starts_with("secret-sources-only=true "));
+        assert!(parse(&["--secret-sources-only", "--credentials", "/c.json"]).is_err());
     }
 
     #[test]

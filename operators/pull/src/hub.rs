@@ -246,6 +246,13 @@ impl Fetcher {
         self.state().era += 1;
     }
 
+    /// Forgets everything that was stated.
+    fn forget(&self) {
+        let mut state = self.state();
+        state.era += 1;
+        state.stated = None;
+    }
+
     /// Records that the store has told of a change.
     fn changed(&self, number: i64) {
         let mut state = self.state();

@@ -16,7 +16,7 @@
 //!
 //! - [`source`]: the interface of a store, and [`hub`]: one subscription for each content;
 //!
-//! - [`zopp`] and [`vault`]: the stores;
+//! - [`zopp`] and [`vault`]: the stores, and [`connect`]: those that custom resources connect;
 //!
 //! - [`plan`]: the decision, without IO;
 //!
@@ -39,6 +39,7 @@ pub mod allow;
 pub mod annotations;
 pub mod bindings;
 pub mod config;
+pub mod connect;
 pub mod hub;
 pub mod messages;
 pub mod metrics;

@@ -12,7 +12,7 @@ use crate::{
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
     reconcile::LONGEST_REVERT_PAUSE,
-    source::Reference,
+    source::{ConnectionName, Reference},
     vault,
     wanted::{Foreign, Owner, Wanted},
     zopp::{self, messages as zopp_messages},
@@ -70,6 +70,34 @@ pub fn no_connection(reference: &Reference) -> Statement {
         reasons::SOURCE_NOT_CONNECTED,
         format!("this operator has no connection for {reference}. The data stays as it is; {next}"),
     )
+}
+
+/// No custom resource of this name has connected a store.
+pub fn no_source(name: &ConnectionName) -> Statement {
+    source_not_ready(&format!("{name} does not exist, or is not connected yet; create it, or correct the name"))
+}
+
+/// A custom resource that is a connection cannot be used.
+pub fn source_not_ready(cause: &str) -> Statement {
+    failure(reasons::SOURCE_NOT_READY, format!("{cause}. The data stays as it is"))
+}
+
+/// The selector of a connection leaves the namespace out.
+pub fn namespace_not_admitted(name: &ConnectionName, namespace: &str) -> Statement {
+    failure(
+        reasons::NOT_ALLOWED,
+        format!(
+            "{name} is not for namespace {namespace}. The data stays as it is; the platform's administrators can add the namespace to \
+             spec.namespaces, or its labels to spec.namespaceSelector"
+        ),
+    )
+}
+
+/// The connection leads to another store than the reference.
+pub fn other_scheme(reference: &Reference, scheme: &str) -> Statement {
+    source_not_ready(&format!(
+        "{reference} cannot be read, since that source has references that begin with {scheme}://"
+    ))
 }
 
 /// The platform's rules do not let this namespace read this content.

@@ -6,6 +6,7 @@
 //! Of several objects with one target, the oldest has it.
 
 pub mod secret_pull;
+pub mod secret_source;
 pub mod zopp_secret_sync;
 
 use std::{
@@ -33,7 +34,11 @@ use kube::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use self::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync};
+use self::{
+    secret_pull::SecretPull,
+    secret_source::{ClusterSecretSource, SecretSource},
+    zopp_secret_sync::ZoppSecretSync,
+};
 use crate::{
     annotations::{Declaration, TARGET_RECORD, is_reserved},
     bindings::{Bindings, SecretRef},
@@ -55,8 +60,13 @@ const LOOK_AGAIN: Duration = Duration::from_mins(1);
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
 /// Returns the definitions that a cluster needs, each with its plural.
-pub fn definitions() -> [(&'static str, CustomResourceDefinition); 2] {
-    [("secretpulls", SecretPull::crd()), ("zoppsecretsyncs", ZoppSecretSync::crd())]
+pub fn definitions() -> [(&'static str, CustomResourceDefinition); 4] {
+    [
+        ("secretpulls", SecretPull::crd()),
+        ("secretsources", SecretSource::crd()),
+        ("clustersecretsources", ClusterSecretSource::crd()),
+        ("zoppsecretsyncs", ZoppSecretSync::crd()),
+    ]
 }
 
 /// What an object requests.

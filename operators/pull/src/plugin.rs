@@ -110,19 +110,22 @@ impl Operator for Pull {
     }
 
     fn needed(&self, config: &Config, home: &str) -> Vec<Permission> {
-        let secrets = Permission::verbs("", "secrets", ["get", "list", "watch", "create", "patch", "delete"]);
-        let read = ["get", "list", "watch"];
-        let objects = [
-            Permission::verbs("konverge.dev", "secretpulls", read),
-            Permission::verbs("zopp.dev", "zoppsecretsyncs", read),
-        ];
-        let statuses = [("konverge.dev", "secretpulls/status"), ("zopp.dev", "zoppsecretsyncs/status")];
-        let statuses = statuses.map(|(group, status)| Permission::verbs(group, status, ["patch"]));
-        let objects = objects.into_iter().flatten().chain(statuses.into_iter().flatten());
         // An operator that is confined to a namespace needs no rights in the whole cluster.
         let only = config.namespace.as_deref();
-        let of_objects = secrets.into_iter().chain(objects).map(|permission| permission.within(only));
-        of_objects.chain(Permission::of_program(config, home)).collect()
+        let of_kind = |group, kind, status| {
+            let read = Permission::verbs(group, kind, ["get", "list", "watch"]);
+            read.into_iter().chain(Permission::verbs(group, status, ["patch"]))
+        };
+        let in_namespaces = Permission::verbs("", "secrets", ["get", "list", "watch", "create", "patch", "delete"])
+            .into_iter()
+            .chain(of_kind("konverge.dev", "secretpulls", "secretpulls/status"))
+            .chain(of_kind("konverge.dev", "secretsources", "secretsources/status"))
+            .chain(of_kind("zopp.dev", "zoppsecretsyncs", "zoppsecretsyncs/status"))
+            .map(|permission| permission.within(only));
+        let in_cluster = of_kind("konverge.dev", "clustersecretsources", "clustersecretsources/status")
+            .chain(Permission::verbs("", "namespaces", ["list"]))
+            .filter(|_| only.is_none());
+        in_namespaces.chain(in_cluster).chain(Permission::of_program(config, home)).collect()
     }
 
     fn check_settings(&self, operator: &Installed<Config>) -> Vec<Finding> {

@@ -6,6 +6,9 @@ const SECRET: &str = "Secret";
 /// The custom resources.
 const OBJECTS: &str = "`SecretPull`, `ZoppSecretSync`";
 
+/// The custom resources that are connections.
+const CONNECTIONS: &str = "`SecretSource`, `ClusterSecretSource`";
+
 /// The Secrets and the custom resources.
 const ALL: &str = "Secret, `SecretPull`, `ZoppSecretSync`";
 
@@ -21,6 +24,14 @@ konverge_jobs::reasons! {
     /// The operator has no connection to the store that the annotation names. The data stays as it is.
     SOURCE_NOT_CONNECTED = "SourceNotConnected" on SECRET,
         next: "Ask the operator's administrator for `--vault-addr` or for credentials of zopp, or correct the scheme.";
+    /// The `SecretSource` or `ClusterSecretSource` that a `SecretPull` names does not exist, is not ready, or leads to another store. The data stays as it is.
+    SOURCE_NOT_READY = "SourceNotReady" on OBJECTS,
+        next: "Look at the conditions of the source, or correct its name.";
+    /// The source is connected: the store lets its identity in.
+    CONNECTED = "Connected" on CONNECTIONS;
+    /// The Secret or the `ServiceAccount` that a source logs in with is missing, or the operator may not use it.
+    CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable" on CONNECTIONS,
+        next: "Create what the condition names, or permit it with the Role that the condition shows.";
     /// The Secret has an annotation with a prefix of this operator that nobody reads, such as a misspelt one.
     UNKNOWN_ANNOTATION = "UnknownAnnotation" on SECRET, next: "Correct the name of the annotation, or remove it.";
     /// The object cannot be used as it is written. The Secret stays as it is.
@@ -91,7 +102,8 @@ konverge_jobs::reasons! {
 }
 
 /// Reasons that can end although neither the Secret nor the source changes, because something between them was wrong.
-pub const PASSING: [&str; 9] = [
+pub const PASSING: [&str; 10] = [
+    SOURCE_NOT_READY,
     SERVER_UNREACHABLE,
     CREDENTIALS_INVALID,
     PERMISSION_DENIED,

@@ -41,7 +41,7 @@ use crate::{
     metrics::Metrics,
     plan::{Action, Circumstances, Contents, Observed, Part, Plan, Problem, Verified, plan, rollback},
     reasons,
-    source::Revision,
+    source::{Connections, Revision},
     wanted::{Foreign, Made, Wanted},
 };
 
@@ -66,6 +66,7 @@ pub struct Pull {
     applier: SecretApplier,
     announcer: Announcer,
     bindings: Arc<Bindings>,
+    connections: Arc<Connections>,
     metrics: Metrics,
     /// This process's own: no digest leaves it.
     digest_key: DigestKey,
@@ -107,12 +108,20 @@ impl Classify for PullError {
 
 impl Pull {
     /// Reads and writes with `client`, `workers` Secrets at once.
-    pub fn new(client: Client, events: EventSink, bindings: Arc<Bindings>, metrics: Metrics, workers: usize) -> Self {
+    pub fn new(
+        client: Client,
+        events: EventSink,
+        bindings: Arc<Bindings>,
+        connections: Arc<Connections>,
+        metrics: Metrics,
+        workers: usize,
+    ) -> Self {
         Self {
             applier: SecretApplier::new(client.clone(), FIELD_MANAGER),
             client,
             announcer: Announcer::new(events, ACTION, statement_log!(secret)),
             bindings,
+            connections,
             metrics,
             digest_key: DigestKey::new(rand::random()),
             permits: Semaphore::new(workers),
@@ -154,7 +163,7 @@ impl Pull {
         }
         let is_confirmed = binding.empty_since.is_some_and(|since| since.elapsed() >= CONFIRM_AFTER);
         let is_due = refresh(binding).is_some_and(|every| hubs.iter().any(|hub| hub.age() >= every));
-        let mut answers = fetch(hubs, (is_confirmed || is_due).then(Instant::now)).await;
+        let mut answers = fetch(run, &self.connections, (is_confirmed || is_due).then(Instant::now)).await;
         if answers.iter().all(Result::is_err) {
             return Ok(self.fetch_failed(run, &answers));
         }
@@ -193,7 +202,7 @@ impl Pull {
         };
         if !read.contents.is_as_verified(verified, &self.digest_key) || answers.iter().zip(hubs).any(is_behind) {
             // Another writer may have put in a change that this snapshot lacks. A snapshot fetched after the Secret was read has it.
-            answers = fetch(hubs, Some(Instant::now())).await;
+            answers = fetch(run, &self.connections, Some(Instant::now())).await;
             if answers.iter().all(Result::is_err) {
                 return Ok(self.fetch_failed(run, &answers));
             }

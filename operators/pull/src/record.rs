@@ -48,6 +48,14 @@ impl TargetRecord {
     }
 }
 
+/// Returns the stores' own records in the record of a Secret, which a custom resource has made or which is annotated.
+pub fn proofs(record: &str, is_made: bool) -> Vec<String> {
+    if !is_made {
+        return vec![record.to_owned()];
+    }
+    TargetRecord::read(record).into_iter().flat_map(|record| record.sources).filter_map(|source| source.proof).collect()
+}
+
 /// The fields of the metadata that a manager has applied.
 #[derive(Debug, Default)]
 pub struct AppliedMetadata<'a> {

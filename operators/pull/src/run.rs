@@ -23,15 +23,26 @@ use tokio::sync::mpsc;
 use crate::{
     bindings::{Bindings, SecretRef},
     config::{Config, PROGRAM},
+    connect::Connecting,
     hub::Hubs,
     metrics::Metrics,
-    objects::{Objects, secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync},
+    objects::{
+        Objects,
+        secret_pull::SecretPull,
+        secret_source::{ClusterSecretSource, SecretSource},
+        zopp_secret_sync::ZoppSecretSync,
+    },
     reconcile::Pull,
     source::Sources,
     vault::{self, VaultSource},
     wakes::Wakes,
     watch::{SecretHandler, Subscriptions, wake},
-    zopp::{self, Zopp, memory::Memory, messages, record::RecordKey},
+    zopp::{
+        self, Zopp,
+        memory::{Accepted, Memory},
+        messages,
+        record::RecordKey,
+    },
 };
 
 /// How many Secrets may wait for their environment at once. Waiting costs next to nothing, and with this many, environments
@@ -75,7 +86,9 @@ pub async fn run(config: Config) -> ExitCode {
 pub async fn job(config: Config) -> Result<Manager, StartError> {
     let protection = konverge_zopp_memory::protect();
     tracing::debug!("{protection}");
-    let zopp = if config.vault.flags().is_some() && !has_credentials(&config) {
+    let zopp = if config.server.secret_sources_only {
+        None
+    } else if config.vault.flags().is_some() && !has_credentials(&config) {
         tracing::info!("no credentials of zopp are given, so only Vault is followed");
         None
     } else {
@@ -171,10 +184,17 @@ impl Jobs {
             sources = sources.with(vault_source(&mut setup.manager, &config, access));
         }
 
+        let connections = Arc::clone(sources.connections());
+        let is_of_cluster = config.namespace.is_none();
+        let accepted: Accepted = config.trust.accept_older.iter().cloned().collect();
+
         let (secret_pulls, woken_pulls) = mpsc::unbounded_channel();
         let (zopp_secret_syncs, woken_syncs) = mpsc::unbounded_channel();
+        let (secret_sources, woken_sources) = mpsc::unbounded_channel();
+        let (cluster_secret_sources, woken_cluster_sources) = mpsc::unbounded_channel();
         let secrets = Queue::new("pull", metrics.queues()).with_namespaces(|key: &SecretRef| &key.namespace);
-        let wakes = Wakes { secrets: secrets.clone(), secret_pulls, zopp_secret_syncs };
+        let wakes =
+            Wakes { secrets: secrets.clone(), secret_pulls, zopp_secret_syncs, secret_sources, cluster_secret_sources };
         let bindings = Arc::new(Bindings::new(counts.clone()));
         let wake = wake(&bindings, wakes.clone());
         let hubs = Arc::new(Hubs::new(sources.clone(), config.poll_interval, wake, counts.clone()));
@@ -199,14 +219,25 @@ impl Jobs {
         informers.required::<PartialObjectMeta<Secret>, _, _>(&(), handler);
 
         let (client, events) = (setup.client.clone(), setup.events.clone());
-        let pull = Arc::new(Pull::new(client, events, Arc::clone(&bindings), counts, config.workers.into()));
+        let connecting = Connecting::new(client.clone(), Arc::clone(&bindings), Arc::clone(&connections), accepted);
+        let pull =
+            Pull::new(client, events, Arc::clone(&bindings), Arc::clone(&connections), counts, config.workers.into());
+        let pull = Arc::new(pull);
         let controller = Controller::new(Arc::clone(&pull), secrets, metrics.controllers()).workers(WAITING);
         setup.manager.controller("pull", controller);
         let objects = Objects::new(pull, bindings, subscriptions, wakes);
         let of_pulls = Arc::clone(&objects).controller::<SecretPull>(woken_pulls);
         Part::install(Box::new(of_pulls), setup).await?;
         let of_syncs = objects.controller::<ZoppSecretSync>(woken_syncs);
-        Part::install(Box::new(of_syncs), setup).await
+        Part::install(Box::new(of_syncs), setup).await?;
+        Part::install(Box::new(connecting.controller::<SecretSource>(woken_sources)), setup).await?;
+        // An operator of one namespace sees nothing of the cluster.
+        if is_of_cluster {
+            let of_cluster = connecting.controller::<ClusterSecretSource>(woken_cluster_sources);
+            Part::install(Box::new(of_cluster), setup).await?;
+        }
+        setup.manager.on_shutdown(async move { connections.close().await });
+        Ok(())
     }
 }
 

@@ -1,8 +1,10 @@
 //! The stores that Secrets are filled from.
 //!
 //! A store is one [`Source`] that opens a [`Reference`] as an [`Upstream`]. A hub ([`crate::hub`]) shares each upstream among all Secrets that
-//! name it. Another store needs one file that implements both traits, and one line in `run.rs` that registers it.
+//! name it. Another store needs one file that implements both traits, and one line in `run.rs` that registers it. Custom resources connect further
+//! stores while the process runs ([`Connections`]).
 
+pub mod connections;
 pub mod in_memory;
 pub mod reference;
 
@@ -13,10 +15,14 @@ use konverge_apply::Statement;
 use konverge_core::SecretValue;
 use tokio::time::Instant;
 
-pub use self::reference::{Reference, ReferenceError};
+pub use self::{
+    connections::{Connection, Connections, Namespaces},
+    reference::{ConnectionName, Reference, ReferenceError},
+};
 use crate::{hub::Feed, messages};
 
 /// A store.
+#[async_trait]
 pub trait Source: Send + Sync {
     /// Returns the scheme of its references, such as `zopp`.
     fn scheme(&self) -> &'static str;
@@ -33,6 +39,14 @@ pub trait Source: Send + Sync {
 
     /// Tells that the records of all Secrets were recalled.
     fn records_are_complete(&self) {}
+
+    /// Asks the store whether it lets this identity in.
+    async fn check(&self) -> Result<(), Statement> {
+        Ok(())
+    }
+
+    /// The connection is not needed any more.
+    async fn close(&self) {}
 }
 
 /// One content of a store.
@@ -145,16 +159,24 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The stores of this process.
+/// The stores of this process: those of its settings, and those that custom resources connect.
 #[derive(Clone, Default)]
-pub struct Sources(Vec<Arc<dyn Source>>);
+pub struct Sources {
+    of_settings: Vec<Arc<dyn Source>>,
+    connections: Arc<Connections>,
+}
 
 impl Sources {
     /// Registers a store.
     #[must_use]
     pub fn with(mut self, source: impl Source + 'static) -> Self {
-        self.0.push(Arc::new(source));
+        self.of_settings.push(Arc::new(source));
         self
+    }
+
+    /// Returns the connections of custom resources.
+    pub fn connections(&self) -> &Arc<Connections> {
+        &self.connections
     }
 
     /// Opens the content that the reference names.
@@ -162,17 +184,22 @@ impl Sources {
     /// # Errors
     /// A statement for the owner, if this process has no connection to the store, or if the store refuses the reference.
     pub fn open(&self, reference: &Reference) -> Result<Box<dyn Upstream>, Statement> {
-        let source = self.0.iter().find(|source| source.scheme() == reference.scheme());
+        if let Some(connection) = reference.connection() {
+            return Ok(self.connections.open(reference, connection));
+        }
+        let source = self.of_settings.iter().find(|source| source.scheme() == reference.scheme());
         source.ok_or_else(|| messages::no_connection(reference))?.open(reference)
     }
 
     /// Passes the record of a Secret to all stores.
     pub fn recall(&self, record: &str) {
-        self.0.iter().for_each(|source| source.recall(record));
+        self.of_settings.iter().for_each(|source| source.recall(record));
+        self.connections.recall(record);
     }
 
     /// Tells all stores that the records of all Secrets were recalled.
     pub fn records_are_complete(&self) {
-        self.0.iter().for_each(|source| source.records_are_complete());
+        self.of_settings.iter().for_each(|source| source.records_are_complete());
+        self.connections.records_are_complete();
     }
 }

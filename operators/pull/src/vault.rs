@@ -54,6 +54,7 @@ impl VaultSource {
     }
 }
 
+#[async_trait]
 impl Source for VaultSource {
     fn scheme(&self) -> &'static str {
         SCHEME
@@ -68,6 +69,15 @@ impl Source for VaultSource {
             interval: self.interval,
             state: Mutex::default(),
         }))
+    }
+
+    async fn check(&self) -> Result<(), Statement> {
+        let let_in = self.vault.log_in().await;
+        let_in.map_err(|error| failure(class(&error).0, in_one_line(&error)))
+    }
+
+    async fn close(&self) {
+        self.vault.close().await;
     }
 }
 
@@ -293,7 +303,12 @@ fn went_back(location: &Location, version: &VersionState, read: &VersionState) -
 
 /// Returns what an error of the client shows of Vault.
 fn failed(error: &VaultError) -> Failure {
-    let (reason, cause) = match error {
+    let (reason, cause) = class(error);
+    Failure { statement: statement(reason, &in_one_line(error)), kind: error.reason(), cause }
+}
+
+fn class(error: &VaultError) -> (&'static str, Cause) {
+    match error {
         VaultError::Garbage { .. } | VaultError::Rejected { .. } | VaultError::TooLarge { .. } => {
             (reasons::BAD_SERVER_ANSWER, Cause::Broken)
         }
@@ -307,8 +322,7 @@ fn failed(error: &VaultError) -> Failure {
             (reasons::CREDENTIALS_INVALID, Cause::Refused)
         }
         _ => (reasons::BAD_SERVER_ANSWER, Cause::Refused),
-    };
-    Failure { statement: statement(reason, &in_one_line(error)), kind: error.reason(), cause }
+    }
 }
 
 #[cfg(test)]

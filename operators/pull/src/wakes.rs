@@ -5,6 +5,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::{
     bindings::SecretRef,
+    source::ConnectionName,
     wanted::{Owner, OwnerKind},
 };
 
@@ -17,6 +18,10 @@ pub struct Wakes {
     pub secret_pulls: UnboundedSender<ObjectKey>,
     /// The objects of kind `ZoppSecretSync`.
     pub zopp_secret_syncs: UnboundedSender<ObjectKey>,
+    /// The objects of kind `SecretSource`.
+    pub secret_sources: UnboundedSender<ObjectKey>,
+    /// The objects of kind `ClusterSecretSource`.
+    pub cluster_secret_sources: UnboundedSender<ObjectKey>,
 }
 
 impl Wakes {
@@ -36,5 +41,11 @@ impl Wakes {
         };
         // Without a controller of the kind, nobody has it made.
         drop(objects.send(ObjectKey { namespace: Some(namespace), name: owner.name.clone() }));
+    }
+
+    /// Wakes a custom resource that is a connection.
+    pub fn wake_connection(&self, ConnectionName { namespace, name }: ConnectionName) {
+        let objects = if namespace.is_some() { &self.secret_sources } else { &self.cluster_secret_sources };
+        drop(objects.send(ObjectKey { namespace, name }));
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     bindings::{Bindings, SecretRef, Subscribed, WatchedSecret},
     hub::{Hubs, Wake},
     messages,
-    record::TargetRecord,
+    record::proofs,
     source::{Reference, Sources},
     wakes::Wakes,
     wanted::WantedSource,
@@ -56,7 +56,8 @@ impl Subscriptions {
             Declaration::Bound(wanted) => &wanted.sources,
         };
         let subscribe = |WantedSource { reference, .. }: &WantedSource| {
-            if is_allowed(&self.rules, namespace, reference) {
+            // Of a connection that is an object, the store and the namespaces of the object decide.
+            if reference.connection().is_some() || is_allowed(&self.rules, namespace, reference) {
                 self.hubs.subscribe(reference)
             } else {
                 Err(messages::not_allowed(namespace, reference))
@@ -79,12 +80,10 @@ pub struct SecretHandler {
 }
 
 impl SecretHandler {
-    /// Passes the stores' own records of a Secret that a custom resource has made.
-    fn recall(&self, record: &str) {
-        for source in TargetRecord::read(record).into_iter().flat_map(|record| record.sources) {
-            if let Some(proof) = source.proof {
-                self.sources.recall(&proof);
-            }
+    /// The Secret may be one with credentials.
+    fn wake_connections(&self, key: &SecretRef) {
+        for connection in self.sources.connections().made_of(key) {
+            self.wakes.wake_connection(connection);
         }
     }
 }
@@ -97,14 +96,12 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
     }
 
     fn apply(&mut self, key: &SecretRef, object: PartialObjectMeta<Secret>, origin: Origin) -> bool {
+        self.wake_connections(key);
         let annotations = object.metadata.annotations.unwrap_or_default();
         let declared = declaration(&annotations);
         let record = annotations.get(if declared.is_some() { RECORD } else { TARGET_RECORD }).cloned();
-        match &record {
-            Some(record) if declared.is_some() => self.sources.recall(record),
-            Some(record) => self.recall(record),
-            None => {}
-        }
+        let proofs = record.iter().flat_map(|record| proofs(record, declared.is_none()));
+        proofs.for_each(|proof| self.sources.recall(&proof));
         let bound = self.bindings.get(key);
         let made = bound.filter(|binding| binding.made().is_some() && declared.is_none());
         let (declared, hubs) = match (declared, made) {
@@ -131,6 +128,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
 
     /// The Secret is gone or not bound any more. A custom resource makes it anew. Without one, nothing is left to do, and a standby keeps no key of it.
     fn delete(&mut self, key: &SecretRef) {
+        self.wake_connections(key);
         match self.bindings.gone(key) {
             Some(owner) => self.wakes.wake_owner(key.namespace.clone(), &owner),
             None => self.wakes.secrets.remove(key),

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use konverge_apply::Statement;
-use konverge_core::error::{Classify, ErrorClass};
+use konverge_core::error::{Classify, ErrorClass, in_one_line};
 use konverge_zopp_client::{Client, EnvironmentName, EnvironmentReader, FetchError};
 
 use self::{follow::Follow, memory::Memory};
 use crate::{
     hub::Feed,
+    reasons,
     source::{Cause, Failure, Reference, Revision, Snapshot, Source, Succession, Upstream},
 };
 
@@ -51,6 +52,7 @@ impl Zopp {
     }
 }
 
+#[async_trait]
 impl Source for Zopp {
     fn scheme(&self) -> &'static str {
         SCHEME
@@ -69,6 +71,15 @@ impl Source for Zopp {
 
     fn records_are_complete(&self) {
         self.memory.load();
+    }
+
+    async fn check(&self) -> Result<(), Statement> {
+        let text = match self.client.connection().is_serving().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => "the server says that it is not serving".to_owned(),
+            Err(error) => in_one_line(&error),
+        };
+        Err(crate::messages::failure(reasons::SERVER_UNREACHABLE, text))
     }
 }
 

@@ -63,7 +63,7 @@ pub use client::{Health, Vault};
 pub use config::{ConfigError, VaultConfig};
 pub use content::{Content, Field};
 pub use error::VaultError;
-pub use konverge_endpoint::{Credential, Limits, TlsSettings};
+pub use konverge_endpoint::{ClientText, Credential, Limits, TlsSettings};
 pub use kv::{Deletion, Expected, Found, Metadata, Secret, VersionRecord, VersionState, is_before};
 pub use login::{Login, SERVICE_ACCOUNT_TOKEN};
 pub use mount::{KvVersion, Location, Mount};

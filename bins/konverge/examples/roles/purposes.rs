@@ -8,7 +8,7 @@ use crate::manifest::{
 const LEASE: Purpose =
     Purpose::new(Home, "leases", "An object that does not exist yet has no name that a rule could state.");
 
-pub(crate) const OF_PULL: [Purpose; 5] = [
+pub(crate) const OF_PULL: [Purpose; 6] = [
     Purpose::new(
         Everywhere,
         "secrets",
@@ -24,7 +24,13 @@ pub(crate) const OF_PULL: [Purpose; 5] = [
     Purpose::new(
         Everywhere,
         "secretpulls",
-        "The custom resource, where its definition (crds/secretpulls.yaml) is installed. patch of status tells the state.",
+        "The custom resources, where their definitions (in crds/) are installed. patch of status tells the state. A login by a service account needs\n\
+         create of serviceaccounts/token, too. That is not here: each team permits it for its own account, as docs/how-to/secretsource.md shows.",
+    ),
+    Purpose::new(
+        Everywhere,
+        "namespaces",
+        "Lists the namespaces that spec.namespaceSelector of a ClusterSecretSource selects.",
     ),
     Purpose::new(Everywhere, "events", "Tells on the object what happened and what to do."),
     LEASE,

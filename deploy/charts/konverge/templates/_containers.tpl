@@ -1,4 +1,7 @@
 {{- define "konverge.args.pull" }}
+{{- if .values.secretSourcesOnly }}
+- --secret-sources-only
+{{- else }}
 - {{ printf "--server=%s" (include "konverge.pull.address" .) | quote }}
 {{- if eq (include "konverge.pull.layout" .) "file" }}
 - --credentials=/etc/zopp/config.json
@@ -10,6 +13,7 @@
 - {{ printf "--workspace-fingerprint=%s=%s" $workspace $fingerprint | quote }}
 {{- end }}
 - --trust-first-key={{ .values.trustFirstKey | default false }}
+{{- end }}
 {{- range .values.allow }}
 - {{ printf "--allow=%s" . | quote }}
 {{- end }}
@@ -171,10 +175,10 @@
     secretName: {{ include "konverge.pull.secret" . }}
     defaultMode: 288
 {{- end }}
-{{- with .values.server.tls.existingSecret }}
+{{- if and .values.server.tls.existingSecret (not .values.secretSourcesOnly) }}
 - name: tls
   secret:
-    secretName: {{ . }}
+    secretName: {{ .values.server.tls.existingSecret }}
     items: [{ key: ca.crt, path: ca.crt }]
 {{- end }}
 {{- else if eq .part "server" }}
@@ -234,7 +238,7 @@
   mountPath: /etc/zopp
   readOnly: true
 {{- end }}
-{{- if .values.server.tls.existingSecret }}
+{{- if and .values.server.tls.existingSecret (not .values.secretSourcesOnly) }}
 - name: tls
   mountPath: /etc/zopp-tls
   readOnly: true

@@ -156,10 +156,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- default (printf "%s-operator-credentials" (include "konverge.fullname" .root)) .values.credentials.existingSecret }}
 {{- end }}
 
-{{- /* How the credentials are laid out: file or env. */}}
+{{- /* How the credentials are laid out: file, env, or none. */}}
 {{- define "konverge.pull.layout" -}}
 {{- $credentials := .values.credentials }}
-{{- if ne $credentials.layout "auto" }}
+{{- if .values.secretSourcesOnly }}
+{{- "none" }}
+{{- else if ne $credentials.layout "auto" }}
 {{- $credentials.layout }}
 {{- else if $credentials.principal.id }}
 {{- "env" }}

@@ -13,7 +13,8 @@ use crate::{
 /// Polls come up to this part of the interval early, so that many contents are not polled at the same moment.
 const POLL_JITTER: f64 = 0.2;
 
-/// Tells the hub of one content what the store says of it.
+/// Tells the hub of one content what the store says of it. Clones are the same.
+#[derive(Clone)]
 pub struct Feed {
     pub(super) reference: Reference,
     pub(super) fetcher: Arc<Fetcher>,
@@ -56,6 +57,12 @@ impl Feed {
     /// Tells of a change to the version with this number. Wakes everybody.
     pub fn changed(&self, number: i64) {
         self.fetcher.changed(number);
+        (self.wake)(&self.reference);
+    }
+
+    /// Tells that the content is read in another way from now on. Nothing that was stated holds. Wakes everybody.
+    pub fn reconnected(&self) {
+        self.fetcher.forget();
         (self.wake)(&self.reference);
     }
 

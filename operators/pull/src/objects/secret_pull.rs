@@ -17,7 +17,7 @@ use crate::{
     config::parse_duration,
     record::TargetRecord,
     select::{Rename, Selection},
-    source::ReferenceError,
+    source::{ConnectionName, Reference, ReferenceError},
     wanted::{Made, Owner, OwnerKind, Wanted, WantedSource},
 };
 
@@ -94,10 +94,36 @@ pub struct TargetSpec {
     pub adopt: bool,
 }
 
+/// A connection to a store.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceName {
+    /// Its kind: SecretSource of this namespace, or ClusterSecretSource.
+    #[serde(default)]
+    #[schemars(schema_with = "source_kind")]
+    pub kind: SourceKind,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// The kinds of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum SourceKind {
+    /// With an identity of the namespace.
+    #[default]
+    SecretSource,
+    /// With an identity of the platform.
+    ClusterSecretSource,
+}
+
 /// A source of keys.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceSpec {
+    /// The connection to the store. Default: that of the operator's settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceName>,
     /// The content, such as zopp://acme/backend/production or vault://secret/team-a/db. ?version=3 behind a path in Vault pins a version.
     #[schemars(length(min = 1, max = 2048), regex(pattern = "^[a-z]+://."))]
     pub from: String,
@@ -209,11 +235,12 @@ macro_rules! words {
 }
 
 words! {
+    source_kind = "SecretSource": "SecretSource", "ClusterSecretSource";
     failure_policy = "Keep": "Keep", "Stop";
     deletion_policy = "Delete": "Delete", "Retain";
 }
 
-fn interval(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn interval(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
         "maxLength": 32,
@@ -249,9 +276,16 @@ impl Requests for SecretPull {
         }
         check_annotations(&target.annotations)?;
         let source = |(number, source): (usize, &SourceSpec)| {
-            let reference = source.from.parse();
+            let reference = source.from.parse::<Reference>();
             let reference =
                 reference.map_err(|error: ReferenceError| format!("spec.sources[{number}].from: {error}"))?;
+            let reference = match &source.source {
+                Some(SourceName { kind, name }) => {
+                    let namespace = self.namespace().filter(|_| *kind == SourceKind::SecretSource);
+                    reference.through(ConnectionName { namespace, name: name.clone() })
+                }
+                None => reference,
+            };
             let rename = source.rename.as_ref().map_or(Rename::No, RenameSpec::rename);
             let selection = Selection { keys: source.keys.clone(), rename };
             Ok::<_, String>(WantedSource { reference, selection, is_optional: source.optional })

@@ -10,7 +10,7 @@ use crate::{
     hub::Hub,
     plan::{Given, Part},
     record::{SourceRecord, TargetRecord},
-    source::{Failure, Snapshot},
+    source::{Connections, Failure, Snapshot},
     wanted::{Wanted, WantedSource},
 };
 
@@ -28,9 +28,15 @@ pub(super) struct Memory<'a> {
     pub(super) knows_accepted: bool,
 }
 
-/// Fetches all contents at the same time; with `since`, by calls that began no earlier.
-pub(super) async fn fetch(hubs: &[&Arc<Hub>], since: Option<Instant>) -> Vec<Answer> {
-    join_all(hubs.iter().map(|hub| hub.snapshot(since))).await
+/// Fetches all contents at the same time; with `since`, by calls that began no earlier. A connection that is not for the namespace gives nothing.
+pub(super) async fn fetch(run: Run<'_>, connections: &Connections, since: Option<Instant>) -> Vec<Answer> {
+    let fetch = async |(source, hub): (&WantedSource, &&Arc<Hub>)| match connections
+        .refusal(&source.reference, &run.key.namespace)
+    {
+        Some(refusal) => Err(Arc::new(refusal)),
+        None => hub.snapshot(since).await,
+    };
+    join_all(run.wanted.sources.iter().zip(run.hubs).map(fetch)).await
 }
 
 /// Returns the keys that each source gave the Secret, as its record says.

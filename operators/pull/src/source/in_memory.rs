@@ -43,6 +43,7 @@ impl InMemory {
     }
 }
 
+#[async_trait]
 impl Source for InMemory {
     fn scheme(&self) -> &'static str {
         self.scheme

@@ -17,7 +17,26 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add
 ///
 /// A name has one spelling: segments are neither empty nor relative, and no more is percent-encoded than has to be.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Reference(Arc<str>);
+pub struct Reference {
+    text: Arc<str>,
+    connection: Option<Arc<ConnectionName>>,
+}
+
+/// The name of a custom resource that is a connection to a store.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionName {
+    /// The namespace of a `SecretSource`. A `ClusterSecretSource` has none.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for ConnectionName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.namespace.is_some() { "SecretSource" } else { "ClusterSecretSource" };
+        write!(formatter, "{kind}/{}", self.name)
+    }
+}
 
 /// The text is no reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +53,18 @@ impl Reference {
     pub fn new<'a>(scheme: &str, segments: impl IntoIterator<Item = &'a str>) -> Self {
         let segments: Vec<Cow<'_, str>> =
             segments.into_iter().map(|segment| utf8_percent_encode(segment, ENCODED).into()).collect();
-        Self(format!("{scheme}{SEPARATOR}{}", segments.join("/")).into())
+        Self { text: format!("{scheme}{SEPARATOR}{}", segments.join("/")).into(), connection: None }
+    }
+
+    /// Returns the same name in the store at the end of this connection.
+    #[must_use]
+    pub fn through(self, connection: ConnectionName) -> Self {
+        Self { connection: Some(Arc::new(connection)), ..self }
+    }
+
+    /// Returns the connection to the store. `None` is the connection of the operator's settings.
+    pub fn connection(&self) -> Option<&ConnectionName> {
+        self.connection.as_deref()
     }
 
     /// Returns the scheme, which names the store.
@@ -53,7 +83,7 @@ impl Reference {
     }
 
     fn parts(&self) -> (&str, &str, Option<&str>) {
-        let (scheme, rest) = self.0.split_once(SEPARATOR).unwrap_or_default();
+        let (scheme, rest) = self.text.split_once(SEPARATOR).unwrap_or_default();
         let (path, version) = rest.split_once(VERSION).map_or((rest, None), |(path, version)| (path, Some(version)));
         (scheme, path, version)
     }
@@ -85,13 +115,14 @@ impl FromStr for Reference {
         let version = query.strip_prefix("version=").and_then(|number| number.parse::<u64>().ok());
         let version = version.filter(|number| *number > 0);
         let version = version.ok_or_else(|| refused("behind ? there is no version=NUMBER with a number above 0"))?;
-        Ok(Self(format!("{reference}{VERSION}{version}").into()))
+        Ok(Self { text: format!("{reference}{VERSION}{version}").into(), ..reference })
     }
 }
 
 impl fmt::Display for Reference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(&self.text)?;
+        self.connection.as_ref().map_or(Ok(()), |connection| write!(formatter, " through {connection}"))
     }
 }
 
@@ -117,6 +148,20 @@ mod tests {
             );
             assert_eq!(reference.to_string(), text);
         }
+    }
+
+    #[test]
+    fn the_same_path_through_another_connection_is_another_content() {
+        let direct: Reference = "vault://secret/db?version=3".parse().unwrap();
+        let through = |namespace: Option<&str>| {
+            direct.clone().through(ConnectionName { namespace: namespace.map(str::to_owned), name: "main".to_owned() })
+        };
+        let all = [direct.clone(), through(Some("a")), through(Some("b")), through(None)];
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), 4);
+        assert!(all.iter().all(|reference| reference.version() == Some(3) && reference.scheme() == "vault"));
+        assert_eq!(all[1].to_string(), "vault://secret/db?version=3 through SecretSource/main");
+        assert_eq!(all[3].to_string(), "vault://secret/db?version=3 through ClusterSecretSource/main");
     }
 
     #[test]

@@ -18,12 +18,14 @@ use super::{
 };
 use crate::source::{Snapshot, Succession};
 
+/// The environments whose older state a person accepts once, each with the word of `--accept-older`.
+pub type Accepted = BTreeMap<EnvironmentName, String>;
+
 /// The memory of the process. Each bound Secret has a record of the state that was accepted when the Secret was written.
 pub struct Memory {
     key: RecordKey,
     trust: Trust,
-    /// The environments whose older state a person accepts once, each with the word of `--accept-older`.
-    accepted: BTreeMap<EnvironmentName, String>,
+    accepted: Accepted,
     states: Mutex<HashMap<EnvironmentName, EnvironmentState>>,
     /// Workspace name to the number of times that a person accepted an older key.
     key_epochs: Mutex<HashMap<String, u64>>,
@@ -34,7 +36,7 @@ pub struct Memory {
 
 impl Memory {
     /// Creates an empty memory. Recalled keys and manifests are pinned in `trust`.
-    pub fn new(key: RecordKey, trust: Trust, accepted: BTreeMap<EnvironmentName, String>) -> Self {
+    pub fn new(key: RecordKey, trust: Trust, accepted: Accepted) -> Self {
         Self {
             key,
             trust,

@@ -13,6 +13,7 @@ mod refusing;
 mod restart;
 mod reverting;
 mod scripted;
+mod sources;
 mod standby;
 mod vault;
 mod world;

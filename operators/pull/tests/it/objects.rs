@@ -1,13 +1,16 @@
 //! Custom resources that have Secrets made.
 
 use k8s_openapi::{
-    api::core::v1::Secret, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::Secret,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, CustomResourceDefinitionCondition,
+    },
 };
-use konverge_pull::objects::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync};
+use konverge_pull::objects::{definitions, secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync};
 use konverge_testkit::until;
 use kube::{
-    Api, CustomResourceExt, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
     core::{NamespaceResourceScope, object::HasStatus},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -21,28 +24,28 @@ use crate::{
 };
 
 /// Installs the definitions, once for all tests.
-async fn install(world: &World) {
+pub(crate) async fn install(world: &World) {
     static INSTALLED: OnceCell<()> = OnceCell::const_new();
-    INSTALLED
-        .get_or_init(|| async {
-            for mut definition in [SecretPull::crd(), ZoppSecretSync::crd()] {
-                konverge::generate::remove_unknown_formats(&mut definition);
-                let api = Api::<CustomResourceDefinition>::all(world.kubernetes.clone());
-                let name = definition.name_any();
-                api.patch(&name, &PatchParams::apply("user").force(), &Patch::Apply(&definition)).await.unwrap();
-            }
-            let api = Api::<SecretPull>::namespaced(world.kubernetes.clone(), &world.namespace);
-            until("the kinds are served", async || {
-                api.list(&ListParams::default()).await.map(drop).map_err(|error| error.to_string())
-            })
-            .await;
-            let api = Api::<ZoppSecretSync>::namespaced(world.kubernetes.clone(), &world.namespace);
-            until("the kinds are served", async || {
-                api.list(&ListParams::default()).await.map(drop).map_err(|error| error.to_string())
-            })
-            .await;
+    INSTALLED.get_or_init(|| install_on(world)).await;
+}
+
+/// Installs the definitions on a control plane.
+pub(crate) async fn install_on(world: &World) {
+    for (_, mut definition) in definitions() {
+        konverge::generate::remove_unknown_formats(&mut definition);
+        let api = Api::<CustomResourceDefinition>::all(world.kubernetes.clone());
+        let name = definition.name_any();
+        api.patch(&name, &PatchParams::apply("user").force(), &Patch::Apply(&definition)).await.unwrap();
+        until("the kind is served", async || {
+            let definition = api.get(&name).await.unwrap();
+            let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
+            let is_served = |condition: &CustomResourceDefinitionCondition| {
+                condition.type_ == "Established" && condition.status == "True"
+            };
+            if conditions.iter().any(is_served) { Ok(()) } else { Err(format!("{conditions:?}")) }
         })
         .await;
+    }
 }
 
 async fn world() -> World {
@@ -56,7 +59,7 @@ fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(world: &Wo
 }
 
 /// Applies an object as a user does.
-async fn apply<K>(world: &World, name: &str, spec: Value) -> Result<K, kube::Error>
+pub(crate) async fn apply<K>(world: &World, name: &str, spec: Value) -> Result<K, kube::Error>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
@@ -71,7 +74,7 @@ async fn pull(world: &World, name: &str, spec: Value) -> SecretPull {
 }
 
 /// Waits until the condition Ready has this reason, and returns its message.
-async fn told<K>(world: &World, name: &str, reason: &str) -> String
+pub(crate) async fn told<K>(world: &World, name: &str, reason: &str) -> String
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -93,7 +96,7 @@ where
     .await
 }
 
-async fn is_told(world: &World, name: &str, reason: &str) -> String {
+pub(crate) async fn is_told(world: &World, name: &str, reason: &str) -> String {
     told::<SecretPull>(world, name, reason).await
 }
 

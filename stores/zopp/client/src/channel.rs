@@ -54,6 +54,7 @@ struct Settings {
     endpoint: Endpoint,
     uses_tls: bool,
     authority: Option<PathBuf>,
+    authority_text: Option<String>,
     client: Option<ClientCertificate>,
 }
 
@@ -87,7 +88,8 @@ impl ServerChannel {
             address: config.server.clone(),
             endpoint,
             uses_tls,
-            authority: config.ca_certificate.clone(),
+            authority: config.ca_certificate.clone().filter(|_| config.ca_text.is_none()),
+            authority_text: config.ca_text.clone(),
             client,
         };
         settings.refuse_files_without_tls()?;
@@ -155,6 +157,9 @@ impl Settings {
     fn refuse_files_without_tls(&self) -> Result<(), ConfigError> {
         let (what, file) = match (&self.authority, &self.client) {
             _ if self.uses_tls => return Ok(()),
+            _ if self.authority_text.is_some() => {
+                return Err(ConfigError::TextWithoutTls { what: CA, address: self.address.clone() });
+            }
             (Some(file), _) => (CA, file),
             (None, Some(client)) => (CLIENT, &client.certificate),
             (None, None) => return Ok(()),
@@ -168,7 +173,11 @@ impl Settings {
     }
 
     fn read(&self) -> Result<Files, ConfigError> {
-        let authority = self.authority.as_deref().map(|file| certificates(CA, file)).transpose()?;
+        let authority = match (&self.authority_text, &self.authority) {
+            (Some(text), _) if is_pem(text.as_bytes()) => Some(text.clone().into_bytes()),
+            (Some(_), _) => return Err(ConfigError::TextNotPem { what: CA }),
+            (None, file) => file.as_deref().map(|file| certificates(CA, file)).transpose()?,
+        };
         let client = self.client.as_ref().map(|ClientCertificate { certificate, key }| {
             let certificate = certificates(CLIENT, certificate)?;
             let content = Zeroizing::new(read(CLIENT_KEY, key)?);
@@ -216,11 +225,13 @@ const CLIENT_KEY: &str = "key of the client certificate";
 
 fn certificates(what: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {
     let pem = read(what, file)?;
-    let mut certificates = CertificateDer::pem_slice_iter(&pem).peekable();
-    if certificates.peek().is_none() || certificates.any(|certificate| certificate.is_err()) {
-        return Err(ConfigError::CertificateNotPem { what, file: file.to_owned() });
-    }
-    Ok(pem)
+    if is_pem(&pem) { Ok(pem) } else { Err(ConfigError::CertificateNotPem { what, file: file.to_owned() }) }
+}
+
+/// Whether there are certificates in a text, and nothing of it is broken.
+fn is_pem(text: &[u8]) -> bool {
+    let mut certificates = CertificateDer::pem_slice_iter(text).peekable();
+    certificates.peek().is_some() && certificates.all(|certificate| certificate.is_ok())
 }
 
 fn read(what: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {

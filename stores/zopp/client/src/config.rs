@@ -17,6 +17,8 @@ pub struct ClientConfig {
     pub server: String,
     /// PEM file whose certificates replace the system's trust roots; only with `https`.
     pub ca_certificate: Option<PathBuf>,
+    /// The same as text in PEM. It precedes the file.
+    pub ca_text: Option<String>,
     /// The client certificate, for a server that requires one; only with `https`. `None` is what [`ClientConfig::trust`] remembers.
     pub client_certificate: Option<ClientCertificate>,
     /// How long the TCP and TLS handshakes may take together.
@@ -46,6 +48,7 @@ impl ClientConfig {
         Self {
             server: server.into(),
             ca_certificate: None,
+            ca_text: None,
             client_certificate: None,
             connect_timeout: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
@@ -138,6 +141,22 @@ pub enum ConfigError {
         file: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// A text holds no certificate.
+    #[error("the text of the {what} holds no PEM certificate (\"-----BEGIN CERTIFICATE-----\")")]
+    TextNotPem {
+        /// Which certificate.
+        what: &'static str,
+    },
+    /// A text of certificates is given for a connection without TLS.
+    #[error(
+        "a {what} is given but server address {address:?} does not use TLS: write \"https://…\" or leave the {what} out"
+    )]
+    TextWithoutTls {
+        /// Which certificate.
+        what: &'static str,
+        /// The address as given.
+        address: String,
     },
     /// A certificate file holds no certificate.
     #[error("{what} {} holds no PEM certificate (\"-----BEGIN CERTIFICATE-----\")", file.display())]
