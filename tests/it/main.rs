@@ -14,6 +14,7 @@ mod pull_bad_input;
 mod pull_faults;
 mod quiet;
 mod recorder;
+mod secret_sources;
 mod shared_stage;
 mod stopping;
 mod variables;

@@ -227,3 +227,51 @@ fn not_issued(namespace: &str, name: &str, error: &kube::Error) -> String {
         error => format!("cannot request a token of ServiceAccount {namespace}/{name}: {}", in_one_line(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str, key: &str) -> SecretKey {
+        SecretKey { name: name.to_owned(), key: key.to_owned() }
+    }
+
+    #[test]
+    fn the_secrets_of_a_connection_are_those_that_its_specification_names() {
+        let vault = |login: &str| -> VaultSpec {
+            let login: LoginSpec = serde_json::from_str(login).unwrap();
+            let ca_secret = Some(key("ca", "ca.crt"));
+            VaultSpec {
+                address: "https://vault:8200".to_owned(),
+                namespace: None,
+                ca_bundle: None,
+                ca_secret,
+                proxy: None,
+                interval: None,
+                login,
+            }
+        };
+        for (login, expected) in [
+            (r#"{"kubernetes":{"serviceAccount":"a","role":"b"}}"#, &[][..]),
+            (r#"{"jwt":{"serviceAccount":"a"}}"#, &[]),
+            (r#"{"token":{"name":"t","key":"k"}}"#, &[key("t", "k")]),
+            (r#"{"appRole":{"roleId":"r","secretId":{"name":"s","key":"k"}}}"#, &[key("s", "k")]),
+            (r#"{"certificate":{"secret":"c"}}"#, &[key("c", "tls.crt"), key("c", "tls.key")]),
+        ] {
+            let secrets = Store::Vault(&vault(login)).secrets();
+            assert_eq!(secrets, [&[key("ca", "ca.crt")], expected].concat(), "{login}");
+        }
+        assert!(Store::of(None, None).is_err());
+    }
+
+    #[test]
+    fn a_token_that_is_not_issued_is_explained() {
+        let refused = |code: u16, message: &str| {
+            let status = kube::core::Status { code, message: message.to_owned(), ..kube::core::Status::default() };
+            not_issued("team-a", "app", &kube::Error::Api(Box::new(status)))
+        };
+        let text = refused(403, "cannot create resource");
+        assert!(text.contains("(cannot create resource)") && text.contains("--resource-name=app"), "{text}");
+        assert_eq!(refused(404, "not found"), "ServiceAccount team-a/app does not exist");
+    }
+}

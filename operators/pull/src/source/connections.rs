@@ -258,3 +258,100 @@ impl Upstream for Through {
         self.upstream().ok()?.record(snapshot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use konverge_core::SecretValue;
+    use prometheus_client::registry::Registry;
+    use tokio::{sync::mpsc, time::timeout};
+
+    use super::*;
+    use crate::{
+        hub::Hubs,
+        metrics::Metrics,
+        reasons,
+        source::{Sources, in_memory::InMemory},
+    };
+
+    fn name(namespace: Option<&str>) -> ConnectionName {
+        ConnectionName { namespace: namespace.map(str::to_owned), name: "main".to_owned() }
+    }
+
+    fn connection(source: impl Source + 'static, namespaces: Namespaces) -> Arc<Connection> {
+        Arc::new(Connection { source: Arc::new(source), namespaces })
+    }
+
+    fn values(value: &str) -> BTreeMap<String, SecretValue> {
+        [("KEY".to_owned(), SecretValue::from(value.to_owned()))].into()
+    }
+
+    #[tokio::test]
+    async fn a_content_goes_on_when_its_connection_comes_changes_and_goes() {
+        let reference = "memory://a/one".parse::<Reference>().unwrap().through(name(Some("team")));
+        let sources = Sources::default();
+        let (sender, mut woken) = mpsc::unbounded_channel();
+        let wake = Arc::new(move |reference: &Reference| sender.send(reference.clone()).unwrap());
+        let metrics = Metrics::new(&mut Registry::default());
+        let hubs = Hubs::new(sources.clone(), Duration::from_hours(1), wake, metrics);
+        let hub = hubs.subscribe(&reference).unwrap();
+        let mut is_woken = async || assert!(timeout(Duration::from_secs(10), woken.recv()).await.unwrap().is_some());
+        is_woken().await;
+        assert_eq!(hub.snapshot(None).await.err().unwrap().statement.reason, reasons::SOURCE_NOT_READY);
+
+        let connections = sources.connections();
+        for value in ["first", "second"] {
+            let store = InMemory::new("memory");
+            store.set(&reference, values(value));
+            connections.connect(&name(Some("team")), connection(store, Namespaces::Own), &[]);
+            is_woken().await;
+            assert_eq!(hub.snapshot(None).await.unwrap().values["KEY"].expose(), value.as_bytes());
+        }
+        let other = connection(InMemory::new("other"), Namespaces::Own);
+        connections.connect(&name(Some("team")), other, &[]);
+        is_woken().await;
+        let failure = hub.snapshot(None).await.err().unwrap();
+        assert!(failure.statement.text.contains("begin with other://"), "{failure}");
+
+        let missing = missing(&name(Some("team")));
+        assert!(connections.disconnect(&name(Some("team")), missing.clone()).is_some());
+        assert!(connections.disconnect(&name(Some("team")), missing).is_none(), "nothing has changed");
+        is_woken().await;
+        assert_eq!(hub.snapshot(None).await.err().unwrap().kind, "NoSource");
+    }
+
+    #[test]
+    fn a_connection_is_for_its_namespaces_alone() {
+        let connections = Connections::default();
+        let refusal = |of: Option<&str>, namespace: &str| {
+            let reference = "memory://a/one".parse::<Reference>().unwrap().through(name(of));
+            connections.refusal(&reference, namespace).map(|failure| failure.statement.reason)
+        };
+        assert_eq!(refusal(Some("team"), "team"), None);
+        assert_eq!(refusal(Some("team"), "other"), Some(reasons::NOT_ALLOWED));
+        assert_eq!(refusal(None, "team-a"), None, "that there is none is told otherwise");
+        let namespaces =
+            Namespaces::Selected { patterns: vec!["team-*".to_owned()], selected: ["shop".to_owned()].into() };
+        connections.connect(&name(None), connection(InMemory::new("memory"), namespaces), &[]);
+        for (namespace, expected) in
+            [("team-a", None), ("shop", None), ("shop-2", Some(reasons::NOT_ALLOWED)), ("", Some(reasons::NOT_ALLOWED))]
+        {
+            assert_eq!(refusal(None, namespace), expected, "{namespace}");
+        }
+        assert!(connections.refusal(&"memory://a/one".parse().unwrap(), "any").is_none());
+    }
+
+    #[test]
+    fn a_connection_is_found_by_the_secrets_that_it_is_made_of() {
+        let connections = Connections::default();
+        let secret = |name: &str| SecretRef { namespace: "team".to_owned(), name: name.to_owned() };
+        connections.uses(&name(Some("team")), [secret("one"), secret("two")]);
+        connections.uses(&name(None), [secret("two")]);
+        assert_eq!(connections.made_of(&secret("two")).len(), 2);
+        connections.uses(&name(Some("team")), [secret("one")]);
+        assert_eq!(connections.made_of(&secret("two")), [name(None)]);
+        assert_eq!(connections.made_of(&secret("one")), [name(Some("team"))]);
+        assert!(connections.made_of(&secret("three")).is_empty());
+    }
+}
