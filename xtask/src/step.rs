@@ -1,14 +1,24 @@
 //! Running another program as one step of a recipe: said before, timed after, named when it fails.
 
-use std::{env, path::Path, process::Command, time::Instant};
+use std::{env, ffi::OsString, path::Path, process::Command, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::paths;
 
 /// A cargo command in the workspace's root, by the cargo that runs us.
+///
+/// It does not get the variables by which that cargo described this program. Build scripts look at some of them, such as ring's, so cargo would
+/// compile their crates and all that depend on them whenever a build of ours follows one that a person started.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = program(Path::new(&env::var_os("CARGO").unwrap_or_else(|| "cargo".into())));
+    let names = env::vars_os().map(|(name, _)| name);
+    let describes_us = |name: &OsString| {
+        name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+    };
+    for name in names.filter(describes_us) {
+        command.env_remove(name);
+    }
     command.args(arguments);
     command
 }

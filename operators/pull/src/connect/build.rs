@@ -267,7 +267,9 @@ mod tests {
     #[test]
     fn a_token_that_is_not_issued_is_explained() {
         let refused = |code: u16, message: &str| {
-            let status = kube::core::Status { code, message: message.to_owned(), ..kube::core::Status::default() };
+            let reason = if code == 403 { "Forbidden" } else { "NotFound" }.to_owned();
+            let status =
+                kube::core::Status { code, reason, message: message.to_owned(), ..kube::core::Status::default() };
             not_issued("team-a", "app", &kube::Error::Api(Box::new(status)))
         };
         let text = refused(403, "cannot create resource");
