@@ -22,7 +22,7 @@ use konverge_runtime::{
     object::{Object, ObjectKey},
 };
 use kube::{Api, Client, CustomResourceExt, Resource, ResourceExt, api::ListParams, core::object::HasStatus};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 use zeroize::Zeroize;
 
 use self::build::{Materials, Place, Store as StoreSpec, build};
@@ -37,6 +37,12 @@ use crate::{
 
 /// How often an object is looked at without a change.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+/// How long a store has to answer who may come in.
+const LONGEST_CHECK: Duration = Duration::from_secs(10);
+
+/// How many objects are looked at at the same time, so that stores that do not answer delay no other.
+const WORKERS: usize = 64;
 
 /// A kind whose objects are connections.
 pub trait Connects: Object + Resource<DynamicType = ()> + HasStatus<Status: CustomStatus> {
@@ -119,7 +125,8 @@ impl Connecting {
             });
             stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)))
         };
-        Controller::<K, _>::new(self.clone()).caching(Caching::optional_without_warning).trigger("credentials", stream)
+        let controller = Controller::<K, _>::new(self.clone()).caching(Caching::optional_without_warning);
+        controller.workers(WORKERS).trigger("credentials", stream)
     }
 }
 
@@ -153,12 +160,19 @@ impl Inner {
         if before.is_none_or(|before| before.namespaces != namespaces) {
             self.connect(&name, Connection { source: Arc::clone(&source), namespaces }, digest);
         }
-        match source.check().await {
-            Ok(()) => {
-                context.ready(Reason::new(reasons::CONNECTED), "the store lets this identity in");
+        match timeout(LONGEST_CHECK, source.check()).await {
+            Ok(Ok(())) => {
+                let warning =
+                    "; its address does not use TLS, so everybody on the way can read and change what is sent";
+                let warning = if store.is_unprotected() { warning } else { "" };
+                context.ready(Reason::new(reasons::CONNECTED), format!("the store lets this identity in{warning}"));
                 Ok(Action::After(LOOK_AGAIN))
             }
-            Err(statement) => Err(Error::refused(statement.reason, statement.text)),
+            Ok(Err(statement)) => Err(Error::refused(statement.reason, statement.text)),
+            Err(_) => {
+                let text = format!("the store has not let this identity in within {} s", LONGEST_CHECK.as_secs());
+                Err(Error::refused(reasons::SERVER_UNREACHABLE, text))
+            }
         }
     }
 

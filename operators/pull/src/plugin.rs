@@ -13,14 +13,17 @@ use konverge_kubectl::{
     Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
     Permission, Place, RequestedAction, reported_events,
 };
-use kube::core::{ApiResource, DynamicObject, ObjectMeta};
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicObject, ObjectMeta},
+};
 use serde_json::Value;
 
 use crate::{
     annotations::{Declaration, ENVIRONMENT, FROM, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
     config::{Config, PROGRAM},
     messages,
-    objects::{secret_pull::SecretPull, zopp_secret_sync::ZoppSecretSync},
+    objects::{secret_pull::SecretPull, secret_source::SecretSource, zopp_secret_sync::ZoppSecretSync},
     reasons,
     reconcile::FIELD_MANAGER,
     zopp::{SCHEME, messages as zopp_messages, record::read_unverified},
@@ -40,10 +43,19 @@ impl Job for Pull {
     }
 
     fn kinds(&self) -> Vec<Kind> {
-        let objects = [ApiResource::erase::<SecretPull>(&()), ApiResource::erase::<ZoppSecretSync>(&())];
-        let [pulls, syncs] = objects.map(|resource| Kind::namespaced(resource, Detail::Whole));
+        let objects = [
+            ApiResource::erase::<SecretPull>(&()),
+            ApiResource::erase::<SecretSource>(&()),
+            ApiResource::erase::<ZoppSecretSync>(&()),
+        ];
+        let [pulls, sources, syncs] = objects.map(|resource| Kind::namespaced(resource, Detail::Whole));
         let secrets = Kind::namespaced(ApiResource::erase::<Secret>(&()), Detail::Metadata);
-        vec![secrets, Kind { short: &["spull"], ..pulls }, Kind { short: &["zss"], ..syncs }]
+        vec![
+            secrets,
+            Kind { short: &["spull"], ..pulls },
+            Kind { short: &["ssrc"], ..sources },
+            Kind { short: &["zss"], ..syncs },
+        ]
     }
 
     fn health(&self, kind: &Kind, object: &DynamicObject) -> Option<ObjectHealth> {
@@ -57,7 +69,10 @@ impl Job for Pull {
         )
     }
 
-    async fn explain(&self, _: &Cluster, _: &Kind, object: &DynamicObject) -> Vec<Fact> {
+    async fn explain(&self, _: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact> {
+        if kind.resource.kind == SecretSource::kind(&()) {
+            return Vec::new();
+        }
         let keys = keys(&object.metadata);
         let keys = if keys.is_empty() { "none yet".to_owned() } else { keys.join(", ") };
         let may = "by the rules of --allow, unless the events have the reason NotAllowed";

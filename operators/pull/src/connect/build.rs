@@ -10,7 +10,8 @@ use k8s_openapi::api::{
 use konverge_core::{SecretValue, error::in_one_line};
 use konverge_vault::{ClientText, Credential, Login, TlsSettings, Vault, VaultConfig};
 use konverge_zopp_client::{
-    Client as ZoppClient, ClientConfig, Connection, Fingerprint, Identity, Trust, config::canonical_address,
+    Client as ZoppClient, ClientConfig, Connection, Fingerprint, Identity, Trust,
+    config::{canonical_address, is_unprotected},
     config_file,
 };
 use kube::{Api, Client, api::PostParams};
@@ -55,6 +56,13 @@ impl<'a> Store<'a> {
             (Some(vault), None) => Ok(Self::Vault(vault)),
             (None, Some(zopp)) => Ok(Self::Zopp(zopp)),
             _ => Err("give either spec.vault or spec.zopp".to_owned()),
+        }
+    }
+
+    /// Returns whether everybody on the way to the store can read and change what is sent.
+    pub(super) fn is_unprotected(self) -> bool {
+        match self {
+            Self::Vault(VaultSpec { address, .. }) | Self::Zopp(ZoppSpec { address, .. }) => is_unprotected(address),
         }
     }
 
@@ -262,6 +270,13 @@ mod tests {
             assert_eq!(secrets, [&[key("ca", "ca.crt")], expected].concat(), "{login}");
         }
         assert!(Store::of(None, None).is_err());
+        let mut spec = vault(r#"{"token":{"name":"t","key":"k"}}"#);
+        for (address, expected) in
+            [("https://vault:8200", false), ("http://vault:8200", true), ("http://127.0.0.1:8200", false)]
+        {
+            spec.address = address.to_owned();
+            assert_eq!(Store::Vault(&spec).is_unprotected(), expected, "{address}");
+        }
     }
 
     #[test]
