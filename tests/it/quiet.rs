@@ -25,7 +25,7 @@ const OBJECTS: &str = r#"
 apiVersion: konverge.dev/v1alpha1
 kind: SecretSource
 metadata: { name: vault, namespace: NAMESPACE }
-spec: { vault: { address: "http://127.0.0.1:9", login: { kubernetes: { serviceAccount: default, role: pull } } } }
+spec: { vault: { address: "http://127.0.0.1:9", login: { token: { name: backend, key: A } } } }
 ---
 apiVersion: konverge.dev/v1alpha1
 kind: ClusterSecretSource
@@ -33,7 +33,7 @@ metadata: { name: vault }
 spec:
   namespaceSelector: { matchLabels: { team: a } }
   credentialsNamespace: NAMESPACE
-  vault: { address: "http://127.0.0.1:9", login: { kubernetes: { serviceAccount: default, role: pull } } }
+  vault: { address: "http://127.0.0.1:9", login: { token: { name: backend, key: A } } }
 ---
 apiVersion: zopp.dev/v1alpha1
 kind: ZoppSecretSync
@@ -119,8 +119,11 @@ async fn foreign_secrets_are_never_read_and_no_permission_is_missing_or_spare() 
     told(3.0).await;
 
     let collection = "/api/v1/secrets";
-    let about_secrets: Vec<ReceivedRequest> =
-        recorder.requests().into_iter().filter(|asked| asked.path.contains("/secrets")).collect();
+    let about_secrets: Vec<ReceivedRequest> = recorder
+        .requests()
+        .into_iter()
+        .filter(|asked| asked.path.contains("/secrets/") || asked.path.ends_with("/secrets"))
+        .collect();
     let (whole, named): (Vec<_>, Vec<_>) = about_secrets.into_iter().partition(|asked| asked.path == collection);
     assert!(whole.len() >= 2, "a list and a watch: {whole:?}");
     for asked in &whole {

@@ -128,7 +128,7 @@ impl Operator for Pull {
         // An operator that is confined to a namespace needs no rights in the whole cluster.
         let only = config.namespace.as_deref();
         let of_kind = |group, kind, status| {
-            let read = Permission::verbs(group, kind, ["get", "list", "watch"]);
+            let read = Permission::verbs(group, kind, ["list", "watch"]);
             read.into_iter().chain(Permission::verbs(group, status, ["patch"]))
         };
         let in_namespaces = Permission::verbs("", "secrets", ["get", "list", "watch", "create", "patch", "delete"])
