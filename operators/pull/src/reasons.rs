@@ -29,7 +29,7 @@ konverge_jobs::reasons! {
         next: "Look at the conditions of the source, or correct its name.";
     /// The source is connected: the store lets its identity in.
     CONNECTED = "Connected" on CONNECTIONS;
-    /// The Secret or the `ServiceAccount` that a source logs in with is missing, or the operator may not use it.
+    /// The Secret or the service account that a source logs in with is missing, or the operator may not use it.
     CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable" on CONNECTIONS,
         next: "Create what the condition names, or permit it with the Role that the condition shows.";
     /// The Secret has an annotation with a prefix of this operator that nobody reads, such as a misspelt one.

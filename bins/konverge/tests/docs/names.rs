@@ -178,6 +178,7 @@ fn every_reason_has_a_cause_and_every_problem_a_next_step() {
     let fine = [
         "Accepted",
         "Cleared",
+        "Connected",
         "Created",
         "Deleted",
         "DryRun",
