@@ -78,7 +78,8 @@ fn all_features(version: &str) -> String {
 fn check_with(mut cargo: Command, manifest: &Path, features: &str, all_targets: bool) -> Result<()> {
     cargo.args(["check", "--quiet", "--no-default-features", "--features", features]);
     cargo.arg("--manifest-path").arg(manifest);
-    cargo.arg("--target-dir").arg(target().join("outside/build"));
+    // What the lints have compiled of other people's crates is used again where the features are the same.
+    cargo.arg("--target-dir").arg(target());
     if all_targets {
         cargo.arg("--all-targets");
     }
