@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 #![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]
+#![allow(rustdoc::bare_urls, reason = "descriptions are read in `kubectl explain`, where angle brackets are noise")]
 
 use std::collections::BTreeMap;
 
