@@ -114,10 +114,11 @@ impl Connecting {
         K: Connects + CustomResourceExt,
         Self: Reconcile<K>,
     {
-        let inner = Arc::clone(&self.0);
+        // The store keeps what subscribes to it for as long as the process runs.
+        let inner = Arc::downgrade(&self.0);
         let stream = move |store: Store<K>| {
             store.subscribe(move |key, change: &Change<K>| {
-                if change.new.is_none() {
+                if let (None, Some(inner)) = (&change.new, inner.upgrade()) {
                     let name = ConnectionName { namespace: key.namespace.clone(), name: key.name.clone() };
                     inner.connections.uses(&name, []);
                     inner.disconnect(&name, connections::missing(&name));
