@@ -2,12 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use k8s_openapi::api::core::v1::Secret;
 use konverge_e2e::Stage;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_mins(1);
@@ -26,13 +21,10 @@ async fn a_namespace_follows_zopp_with_credentials_of_its_own() {
     stage.user.set(&environment, "A", b"1").await.unwrap();
     let credentials = fs::read_to_string(stage.credentials()).unwrap();
     let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "zopp-credentials" },
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "zopp-credentials", "namespace": namespace },
         "stringData": { "config.json": credentials },
     });
-    Api::<Secret>::namespaced(stage.client().clone(), &namespace)
-        .patch("zopp-credentials", &PatchParams::apply("user"), &Patch::Apply(&secret))
-        .await
-        .unwrap();
+    stage.control_plane.apply(&secret.to_string()).await.unwrap();
     let objects = format!(
         r#"
 apiVersion: konverge.dev/v1alpha1

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    environment, paths,
+    paths,
     published::{self, Package},
     step::{cargo, program, run},
 };
@@ -58,7 +58,7 @@ pub(crate) fn check_oldest_rust() -> Result<()> {
 
 /// The manifest of the crate outside, which has nothing but the packages, and the versions of Kubernetes that it has features for.
 fn packed(which: Versions) -> Result<(PathBuf, Vec<String>)> {
-    let place = target().join("outside");
+    let place = paths::target().join("outside");
     let packages = pack(&place)?;
     let manifest = install(&place, &packages)?;
     let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
@@ -79,7 +79,7 @@ fn check_with(mut cargo: Command, manifest: &Path, features: &str, all_targets: 
     cargo.args(["check", "--quiet", "--no-default-features", "--features", features]);
     cargo.arg("--manifest-path").arg(manifest);
     // What the lints have compiled of other people's crates is used again where the features are the same.
-    cargo.arg("--target-dir").arg(target());
+    cargo.arg("--target-dir").arg(paths::target());
     if all_targets {
         cargo.arg("--all-targets");
     }
@@ -116,7 +116,7 @@ fn pack(place: &Path) -> Result<Vec<(String, PathBuf)>> {
 
 /// Unpacks one package into the folder. Gives its name and place.
 fn unpack(folder: &Path, Package { name, version, .. }: Package) -> Result<(String, PathBuf)> {
-    let file = target().join("package").join(format!("{name}-{version}.crate"));
+    let file = paths::target().join("package").join(format!("{name}-{version}.crate"));
     let mut tar = program(Path::new("tar"));
     // Files in a package bear a time that is always the same, by which cargo would take a new package for what it has compiled already; `-m`
     // gives them the time of now.
@@ -148,10 +148,6 @@ fn install(place: &Path, packages: &[(String, PathBuf)]) -> Result<PathBuf> {
     let path = to.join("Cargo.toml");
     fs::write(&path, manifest).with_context(|| path.display().to_string())?;
     Ok(path)
-}
-
-fn target() -> PathBuf {
-    environment::variable("CARGO_TARGET_DIR").unwrap_or_else(|| paths::workspace().join("target"))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl Credential {
         Self(Place::File(path.into()))
     }
 
-    /// What the function returns at the time of each use. Its error must not repeat a secret.
+    /// A secret that the function returns at each use. The error of the function must not repeat a secret.
     pub fn issued(issue: impl Fn() -> BoxFuture<'static, Result<SecretValue, String>> + Send + Sync + 'static) -> Self {
         Self(Place::Issued(Arc::new(issue)))
     }

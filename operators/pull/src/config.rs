@@ -16,7 +16,7 @@ use konverge_zopp_client::{
     config::DEFAULT_SERVER,
 };
 
-use crate::{allow::Rule, vault::VaultFlags};
+use crate::{allow::Rule, vault::VaultFlags, zopp::memory::Accepted};
 
 konverge_jobs::metrics_flags!("ZOPP");
 
@@ -154,6 +154,13 @@ pub struct TrustFlags {
         value_name = "WORKSPACE/PROJECT/ENVIRONMENT=WORD"
     )]
     pub accept_older: Vec<(EnvironmentName, String)>,
+}
+
+impl TrustFlags {
+    /// Returns the environments whose older state a person accepts.
+    pub(crate) fn accepted(&self) -> Accepted {
+        self.accept_older.iter().cloned().collect()
+    }
 }
 
 impl Settings for Config {

@@ -5,12 +5,11 @@
 mod build;
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use futures::stream;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use konverge::prelude::{Action, Context, Controller, CustomStatus, Error, Reason, Reconcile};
 use konverge_core::{
@@ -18,20 +17,21 @@ use konverge_core::{
     digest::{ContentDigest, DigestKey},
 };
 use konverge_runtime::{
-    cache::{Caching, Change, Store},
+    cache::{Caching, Change},
     object::{Object, ObjectKey},
 };
 use kube::{Api, Client, CustomResourceExt, Resource, ResourceExt, api::ListParams, core::object::HasStatus};
 use tokio::{sync::mpsc::UnboundedReceiver, time::timeout};
 use zeroize::Zeroize;
 
-use self::build::{Materials, Place, Store as StoreSpec, build};
+use self::build::{Materials, Place, Store, build};
 use crate::{
     bindings::{Bindings, SecretRef},
     messages,
     objects::secret_source::{ClusterSecretSource, NamespaceSelector, SecretKey, SecretSource},
     reasons,
     source::{Cause, Connection, ConnectionName, Connections, Failure, Namespaces, connections},
+    wakes::trigger,
     zopp::memory::Accepted,
 };
 
@@ -47,7 +47,7 @@ const WORKERS: usize = 64;
 /// A kind whose objects are connections.
 pub trait Connects: Object + Resource<DynamicType = ()> + HasStatus<Status: CustomStatus> {
     /// Returns the store, and how to log in.
-    fn store(&self) -> Result<StoreSpec<'_>, String>;
+    fn store(&self) -> Result<Store<'_>, String>;
 
     /// Returns the namespace of the Secrets and service accounts.
     fn credentials_namespace(&self) -> String;
@@ -57,8 +57,8 @@ pub trait Connects: Object + Resource<DynamicType = ()> + HasStatus<Status: Cust
 }
 
 impl Connects for SecretSource {
-    fn store(&self) -> Result<StoreSpec<'_>, String> {
-        StoreSpec::of(self.spec.vault.as_ref(), self.spec.zopp.as_ref())
+    fn store(&self) -> Result<Store<'_>, String> {
+        Store::of(self.spec.vault.as_ref(), self.spec.zopp.as_ref())
     }
 
     fn credentials_namespace(&self) -> String {
@@ -71,8 +71,8 @@ impl Connects for SecretSource {
 }
 
 impl Connects for ClusterSecretSource {
-    fn store(&self) -> Result<StoreSpec<'_>, String> {
-        StoreSpec::of(self.spec.vault.as_ref(), self.spec.zopp.as_ref())
+    fn store(&self) -> Result<Store<'_>, String> {
+        Store::of(self.spec.vault.as_ref(), self.spec.zopp.as_ref())
     }
 
     fn credentials_namespace(&self) -> String {
@@ -96,16 +96,13 @@ struct Inner {
     accepted: Accepted,
     /// This process's own: no digest leaves it.
     digest_key: DigestKey,
-    /// What each connection was made of: a digest of the specification and of the Secrets.
-    made_of: Mutex<HashMap<ConnectionName, ContentDigest>>,
 }
 
 impl Connecting {
     /// Connects stores for the Secrets of these bindings.
     pub fn new(client: Client, bindings: Arc<Bindings>, connections: Arc<Connections>, accepted: Accepted) -> Self {
         let digest_key = DigestKey::new(rand::random());
-        let made_of = Mutex::default();
-        Self(Arc::new(Inner { client, bindings, connections, accepted, digest_key, made_of }))
+        Self(Arc::new(Inner { client, bindings, connections, accepted, digest_key }))
     }
 
     /// Returns the controller of a kind. It runs for the objects that come out of `wakes`, besides those that change.
@@ -114,24 +111,21 @@ impl Connecting {
         K: Connects + CustomResourceExt,
         Self: Reconcile<K>,
     {
-        // The store keeps what subscribes to it for as long as the process runs.
-        let inner = Arc::downgrade(&self.0);
-        let stream = move |store: Store<K>| {
-            store.subscribe(move |key, change: &Change<K>| {
-                if let (None, Some(inner)) = (&change.new, inner.upgrade()) {
-                    let name = ConnectionName { namespace: key.namespace.clone(), name: key.name.clone() };
-                    inner.connections.uses(&name, []);
-                    inner.disconnect(&name, connections::missing(&name));
-                }
-            });
-            stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)))
-        };
         let controller = Controller::<K, _>::new(self.clone()).caching(Caching::optional_without_warning);
-        controller.workers(WORKERS).trigger("credentials", stream)
+        controller.workers(WORKERS).trigger("credentials", trigger(&self.0, wakes, Inner::changed))
     }
 }
 
 impl Inner {
+    /// The watch shows a change of an object.
+    fn changed<K: Connects>(&self, key: &ObjectKey, change: &Change<K>) {
+        if change.new.is_none() {
+            let name = ConnectionName { namespace: key.namespace.clone(), name: key.name.clone() };
+            self.connections.uses(&name, []);
+            self.disconnect(&name, connections::missing(&name));
+        }
+    }
+
     async fn run<K: Connects>(&self, object: &K, context: &Context<K>) -> Result<Action, Error> {
         let name = ConnectionName { namespace: object.namespace(), name: object.name_any() };
         let refused = |reason: &'static str, text: String| {
@@ -149,9 +143,8 @@ impl Inner {
         let materials = materials.map_err(|cause| refused(reasons::CREDENTIALS_UNAVAILABLE, cause))?;
         let namespaces = self.namespaces(object.admits()).await?;
 
-        let digest = self.digest(store, &namespace, &materials)?;
-        let is_same = self.made_of().get(&name) == Some(&digest);
-        let before = self.connections.get(&name).filter(|_| is_same);
+        let made_of = self.digest(store, &namespace, &materials)?;
+        let before = self.connections.get(&name).filter(|connection| connection.made_of == made_of);
         let source = if let Some(connection) = &before {
             Arc::clone(&connection.source)
         } else {
@@ -159,7 +152,7 @@ impl Inner {
             build(store, &place, &self.accepted).map_err(|cause| refused(reasons::INVALID_SPEC, cause))?
         };
         if before.is_none_or(|before| before.namespaces != namespaces) {
-            self.connect(&name, Connection { source: Arc::clone(&source), namespaces }, digest);
+            self.connect(&name, Connection { source: Arc::clone(&source), namespaces, made_of });
         }
         match timeout(LONGEST_CHECK, source.check()).await {
             Ok(Ok(())) => {
@@ -177,11 +170,15 @@ impl Inner {
         }
     }
 
-    /// Reads keys of Secrets. The outer error is that of the API server, the inner one is about a Secret.
+    /// Reads keys of Secrets, each Secret once, so that a certificate and its key belong together. The outer error is that of the API server, the inner one is about a Secret.
     async fn read(&self, namespace: &str, keys: &[SecretKey]) -> Result<Result<Materials, String>, Error> {
         let api = Api::<Secret>::namespaced(self.client.clone(), namespace);
-        let mut materials = Materials::new();
+        let mut wanted = BTreeMap::<&str, BTreeSet<&str>>::new();
         for SecretKey { name, key } in keys {
+            wanted.entry(name).or_default().insert(key);
+        }
+        let mut materials = Materials::new();
+        for (name, keys) in wanted {
             let found = match api.get_opt(name).await {
                 Err(kube::Error::Api(status)) if status.is_forbidden() => {
                     return Ok(Err(format!("cannot read Secret {namespace}/{name}: {}", status.message)));
@@ -190,12 +187,14 @@ impl Inner {
             };
             let Some(secret) = found else { return Ok(Err(format!("Secret {namespace}/{name} does not exist"))) };
             let mut data = secret.data.unwrap_or_default();
-            let value = data.remove(key);
+            let values: Vec<_> = keys.into_iter().map(|key| (key, data.remove(key))).collect();
             for other in data.values_mut() {
                 other.0.zeroize();
             }
-            let Some(value) = value else { return Ok(Err(format!("Secret {namespace}/{name} has no key {key}"))) };
-            materials.insert((name.clone(), key.clone()), Arc::new(SecretValue::new(value.0)));
+            for (key, value) in values {
+                let Some(value) = value else { return Ok(Err(format!("Secret {namespace}/{name} has no key {key}"))) };
+                materials.insert((name.to_owned(), key.to_owned()), Arc::new(SecretValue::new(value.0)));
+            }
         }
         Ok(Ok(materials))
     }
@@ -214,7 +213,7 @@ impl Inner {
     }
 
     /// Returns a digest of what a connection is made of.
-    fn digest(&self, store: StoreSpec<'_>, namespace: &str, materials: &Materials) -> Result<ContentDigest, Error> {
+    fn digest(&self, store: Store<'_>, namespace: &str, materials: &Materials) -> Result<ContentDigest, Error> {
         let store = serde_json::to_vec(&store)?;
         let of_secrets = materials.iter().map(|((name, key), value)| (format!("{name}/{key}"), value.expose()));
         let of_secrets: Vec<_> = of_secrets.collect();
@@ -222,8 +221,7 @@ impl Inner {
         Ok(self.digest_key.digest(of_secrets.chain([("", &*store), ("/", namespace.as_bytes())])))
     }
 
-    fn connect(&self, name: &ConnectionName, connection: Connection, digest: ContentDigest) {
-        self.made_of().insert(name.clone(), digest);
+    fn connect(&self, name: &ConnectionName, connection: Connection) {
         let source = Arc::clone(&connection.source);
         let before = self.connections.connect(name, Arc::new(connection), &self.bindings.records());
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(&before.source, &source)) {
@@ -232,14 +230,9 @@ impl Inner {
     }
 
     fn disconnect(&self, name: &ConnectionName, failure: Failure) {
-        self.made_of().remove(name);
         if let Some(before) = self.connections.disconnect(name, failure) {
             close(before);
         }
-    }
-
-    fn made_of(&self) -> MutexGuard<'_, HashMap<ConnectionName, ContentDigest>> {
-        self.made_of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

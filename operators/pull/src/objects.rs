@@ -15,7 +15,6 @@ use std::{
     time::Duration,
 };
 
-use futures::stream;
 use k8s_openapi::{
     api::core::v1::Secret, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
@@ -24,7 +23,7 @@ use konverge::prelude::{Action, Context, Controller, CustomStatus, Error, EventT
 use konverge_apply::{ApplyError, Statement};
 use konverge_core::{claims::Claims, error::Classify, names::is_object_name};
 use konverge_runtime::{
-    cache::{Caching, Change, Store},
+    cache::{Caching, Change},
     object::{Object, ObjectKey},
 };
 use kube::{
@@ -45,7 +44,7 @@ use crate::{
     messages, reasons,
     reconcile::{Pull, PullError},
     record::TargetRecord,
-    wakes::Wakes,
+    wakes::{Wakes, trigger},
     wanted::{Foreign, Owner, OwnerKind, Wanted},
     watch::Subscriptions,
 };
@@ -148,17 +147,8 @@ impl Objects {
         K: Requests + CustomResourceExt,
         Filling: Reconcile<K>,
     {
-        // The store keeps what subscribes to it for as long as the process runs.
-        let objects = Arc::downgrade(&self);
-        let stream = move |store: Store<K>| {
-            store.subscribe(move |key, change| {
-                if let Some(objects) = objects.upgrade() {
-                    objects.changed(key, change);
-                }
-            });
-            stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes)))
-        };
-        Controller::<K, _>::new(Filling(self)).caching(Caching::optional_without_warning).trigger("secrets", stream)
+        let trigger = trigger(&self, wakes, Self::changed);
+        Controller::<K, _>::new(Filling(self)).caching(Caching::optional_without_warning).trigger("secrets", trigger)
     }
 
     /// The watch shows a change of an object. A standby follows the sources, too.

@@ -37,12 +37,7 @@ use crate::{
     vault::{self, VaultSource},
     wakes::Wakes,
     watch::{SecretHandler, Subscriptions, wake},
-    zopp::{
-        self, Zopp,
-        memory::{Accepted, Memory},
-        messages,
-        record::RecordKey,
-    },
+    zopp::{self, Zopp, memory::Memory, messages, record::RecordKey},
 };
 
 /// How many Secrets may wait for their environment at once. Waiting costs next to nothing, and with this many, environments
@@ -184,9 +179,9 @@ impl Jobs {
             sources = sources.with(vault_source(&mut setup.manager, &config, access));
         }
 
-        let connections = Arc::clone(sources.connections());
+        let (connections, closing) = (Arc::clone(sources.connections()), sources.clone());
         let is_of_cluster = config.namespace.is_none();
-        let accepted: Accepted = config.trust.accept_older.iter().cloned().collect();
+        let accepted = config.trust.accepted();
 
         let (secret_pulls, woken_pulls) = mpsc::unbounded_channel();
         let (zopp_secret_syncs, woken_syncs) = mpsc::unbounded_channel();
@@ -236,7 +231,8 @@ impl Jobs {
             let of_cluster = connecting.controller::<ClusterSecretSource>(woken_cluster_sources);
             Part::install(Box::new(of_cluster), setup).await?;
         }
-        setup.manager.on_shutdown(async move { connections.close().await });
+        // A token that nobody needs any more does not wait for the end of its lease.
+        setup.manager.on_shutdown(async move { closing.close().await });
         Ok(())
     }
 }
@@ -246,8 +242,7 @@ fn zopp_source(manager: &mut Manager, counts: &Metrics, config: &Config, (zopp, 
     let probe = manager.checks().readiness_probe("zopp-server", "the server was not asked yet");
     manager.task("reachability", probe_server(zopp.connection().clone(), probe));
     let trust = zopp.connection().trust().clone();
-    let accepted = config.trust.accept_older.iter().cloned().collect();
-    let memory = Memory::new(key, trust.clone(), accepted);
+    let memory = Memory::new(key, trust.clone(), config.trust.accepted());
     let (counted, gauge) = (trust.clone(), counts.clone());
     manager.metrics().before_scrape(move || gauge.first_keys(counted.first_uses().len()));
     manager.checks().warning("workspace-keys", move || {
@@ -276,20 +271,13 @@ fn vault_source(manager: &mut Manager, config: &Config, access: Access) -> Vault
     let login = vault.clone();
     let check = move || login.login_failure().map_or(Ok(()), |failure| Err(in_one_line(&failure)));
     manager.checks().warning("vault", check);
-    let closing = vault.clone();
-    // A token that nobody needs any more does not wait for the end of its lease.
-    manager.on_shutdown(async move { closing.close().await });
     VaultSource::new(vault, config.vault.vault_interval)
 }
 
 /// Asks the zopp server's own health check whether it is there, for readiness. Never ends.
 async fn probe_server(connection: Connection, probe: Probe) {
     loop {
-        drop(probe.replace(match connection.is_serving().await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("the server says that it is not serving".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }));
+        drop(probe.replace(zopp::check_serving(&connection).await));
         tokio::time::sleep(PROBE_INTERVAL).await;
     }
 }

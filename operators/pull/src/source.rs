@@ -11,6 +11,7 @@ pub mod reference;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
+use futures::future::join_all;
 use konverge_apply::Statement;
 use konverge_core::SecretValue;
 use tokio::time::Instant;
@@ -195,6 +196,12 @@ impl Sources {
     pub fn recall(&self, record: &str) {
         self.of_settings.iter().for_each(|source| source.recall(record));
         self.connections.recall(record);
+    }
+
+    /// Closes the connections to all stores.
+    pub async fn close(&self) {
+        let all = [self.of_settings.clone(), self.connections.sources()].concat();
+        join_all(all.iter().map(|source| source.close())).await;
     }
 
     /// Tells all stores that the records of all Secrets were recalled.

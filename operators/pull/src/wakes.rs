@@ -1,7 +1,14 @@
 //! Who has to look again, and where it waits.
 
-use konverge_runtime::{Priority, Queue, object::ObjectKey};
-use tokio::sync::mpsc::UnboundedSender;
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use konverge_runtime::{
+    Priority, Queue,
+    cache::{Change, Store},
+    object::{Object, ObjectKey},
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::{
     bindings::SecretRef,
@@ -47,5 +54,24 @@ impl Wakes {
     pub fn wake_connection(&self, ConnectionName { namespace, name }: ConnectionName) {
         let objects = if namespace.is_some() { &self.secret_sources } else { &self.cluster_secret_sources };
         drop(objects.send(ObjectKey { namespace, name }));
+    }
+}
+
+/// Returns the trigger of a controller: the objects that come out of `wakes`. `changed` learns of each change in the cache of the controller.
+///
+/// The cache keeps its subscribers for as long as the process runs, so the subscriber does not keep the owner.
+pub fn trigger<K: Object, O: Send + Sync + 'static>(
+    owner: &Arc<O>,
+    wakes: UnboundedReceiver<ObjectKey>,
+    changed: fn(&O, &ObjectKey, &Change<K>),
+) -> impl FnOnce(Store<K>) -> BoxStream<'static, ObjectKey> + Send + use<K, O> {
+    let owner = Arc::downgrade(owner);
+    move |store| {
+        store.subscribe(move |key, change| {
+            if let Some(owner) = owner.upgrade() {
+                changed(&owner, key, change);
+            }
+        });
+        stream::unfold(wakes, async |mut wakes| Some((wakes.recv().await?, wakes))).boxed()
     }
 }

@@ -80,6 +80,14 @@ pub struct SecretHandler {
 }
 
 impl SecretHandler {
+    /// The Secret is gone or not bound any more. A custom resource makes it anew. Without one, nothing is left to do, and a standby keeps no key of it.
+    fn unbind(&self, key: &SecretRef) {
+        match self.bindings.gone(key) {
+            Some(owner) => self.wakes.wake_owner(key.namespace.clone(), &owner),
+            None => self.wakes.secrets.remove(key),
+        }
+    }
+
     /// The Secret may be one with credentials.
     fn wake_connections(&self, key: &SecretRef) {
         for connection in self.sources.connections().made_of(key) {
@@ -111,7 +119,7 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
             }
             (None, Some(made)) => (made.declared, made.hubs),
             (None, None) => {
-                self.delete(key);
+                self.unbind(key);
                 return false;
             }
         };
@@ -126,13 +134,9 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
         true
     }
 
-    /// The Secret is gone or not bound any more. A custom resource makes it anew. Without one, nothing is left to do, and a standby keeps no key of it.
     fn delete(&mut self, key: &SecretRef) {
         self.wake_connections(key);
-        match self.bindings.gone(key) {
-            Some(owner) => self.wakes.wake_owner(key.namespace.clone(), &owner),
-            None => self.wakes.secrets.remove(key),
-        }
+        self.unbind(key);
     }
 
     fn replace(&mut self, listed: &HashSet<SecretRef>) {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use konverge_apply::Statement;
-use konverge_core::error::{Classify, ErrorClass, in_one_line};
-use konverge_zopp_client::{Client, EnvironmentName, EnvironmentReader, FetchError};
+use konverge_core::error::{Classify, ErrorClass};
+use konverge_zopp_client::{Client, Connection, EnvironmentName, EnvironmentReader, FetchError};
 
 use self::{follow::Follow, memory::Memory};
 use crate::{
@@ -74,12 +74,20 @@ impl Source for Zopp {
     }
 
     async fn check(&self) -> Result<(), Statement> {
-        let text = match self.client.connection().is_serving().await {
-            Ok(true) => return Ok(()),
-            Ok(false) => "the server says that it is not serving".to_owned(),
-            Err(error) => in_one_line(&error),
-        };
-        Err(crate::messages::failure(reasons::SERVER_UNREACHABLE, text))
+        let is_serving = check_serving(self.client.connection()).await;
+        is_serving.map_err(|cause| crate::messages::failure(reasons::SERVER_UNREACHABLE, cause))
+    }
+}
+
+/// Asks the server whether it serves.
+///
+/// # Errors
+/// Why it does not, for people.
+pub async fn check_serving(connection: &Connection) -> Result<(), String> {
+    match connection.is_serving().await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the server says that it is not serving".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// How often each path in Vault is asked for, where the object does not say.
+/// The interval between two requests for one path in Vault, unless the object sets another.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long a token of a service account lives. The shortest time that Kubernetes grants.

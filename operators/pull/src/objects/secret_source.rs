@@ -60,7 +60,7 @@ pub struct SecretSourceSpec {
 #[x_kube(validation = Rule::new("has(self.namespaces) || has(self.namespaceSelector)")
     .message("say who may use it: give namespaces, namespaceSelector or both; namespaces: ['*'] admits all"))]
 pub struct ClusterSecretSourceSpec {
-    /// The namespaces whose SecretPulls may use it. * stands for any run of characters.
+    /// The names of the namespaces whose SecretPulls may use it. A * in a name matches any characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub namespaces: Option<Vec<String>>,
@@ -110,7 +110,7 @@ pub struct VaultSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub proxy: Option<String>,
-    /// How often each path is asked for, such as 30s; at least 10s. A change is in the Secret within this time and a second. Default: 30s.
+    /// The interval between two requests for one path, such as 30s. It is at least 10s. A change reaches the Secret within this time and a second. Default: 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "interval")]
     pub interval: Option<String>,
@@ -236,7 +236,7 @@ pub struct ZoppSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub workspace_fingerprints: BTreeMap<String, String>,
-    /// Whether the first key of a workspace that nothing pins is believed, whatever the server sends.
+    /// Whether the operator trusts the first key that the server sends for a workspace without a pin.
     #[serde(default)]
     pub trust_first_key: bool,
     /// Whether an environment without a manifest is refused.

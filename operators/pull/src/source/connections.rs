@@ -1,6 +1,6 @@
 //! Stores that custom resources connect while the process runs.
 //!
-//! A content that is read through a connection is one upstream for as long as somebody uses it. Beneath it, the connection may come, change and go.
+//! A hub keeps its upstream while custom resources create, change and delete the connection through which the upstream reads.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use konverge_core::{allow, reverse_index::ReverseIndex};
+use konverge_core::{allow, digest::ContentDigest, reverse_index::ReverseIndex};
 use tokio::{sync::watch, time::Instant};
 
 use super::{Cause, ConnectionName, Failure, Reference, Revision, Snapshot, Source, Upstream};
@@ -21,6 +21,8 @@ pub struct Connection {
     pub source: Arc<dyn Source>,
     /// The namespaces whose Secrets may be filled through it.
     pub namespaces: Namespaces,
+    /// A digest of the specification and of the Secrets that the source is built from.
+    pub made_of: ContentDigest,
 }
 
 /// The namespaces that may use a connection.
@@ -30,7 +32,7 @@ pub enum Namespaces {
     Own,
     /// Those whose names match a pattern, and those that a selector has chosen.
     Selected {
-        /// The patterns, in which `*` stands for any run of characters.
+        /// The patterns. `*` matches any characters.
         patterns: Vec<String>,
         /// The names of the others.
         selected: BTreeSet<String>,
@@ -77,7 +79,7 @@ impl Connections {
         inner.sender(name).send_replace(Ok(connection)).ok()
     }
 
-    /// Ends a connection. What was filled through it stays, and the failure says why nothing follows. Returns the former connection.
+    /// Ends a connection. Secrets keep their data and report the failure. Returns the former connection.
     pub fn disconnect(&self, name: &ConnectionName, failure: Failure) -> Option<Arc<Connection>> {
         let failure = Arc::new(failure);
         let inner = &mut *self.lock();
@@ -114,10 +116,8 @@ impl Connections {
         })
     }
 
-    /// Closes all connections.
-    pub async fn close(&self) {
-        let all: Vec<_> = self.lock().connections().collect();
-        futures::future::join_all(all.iter().map(|connection| connection.source.close())).await;
+    pub(super) fn sources(&self) -> Vec<Arc<dyn Source>> {
+        self.lock().connections().map(|connection| Arc::clone(&connection.source)).collect()
     }
 
     pub(super) fn open(&self, reference: &Reference, name: &ConnectionName) -> Box<dyn Upstream> {
@@ -263,7 +263,7 @@ impl Upstream for Through {
 mod tests {
     use std::{collections::BTreeMap, time::Duration};
 
-    use konverge_core::SecretValue;
+    use konverge_core::{SecretValue, digest::DigestKey};
     use prometheus_client::registry::Registry;
     use tokio::{sync::mpsc, task::yield_now, time::timeout};
 
@@ -280,7 +280,8 @@ mod tests {
     }
 
     fn connection(source: impl Source + 'static, namespaces: Namespaces) -> Arc<Connection> {
-        Arc::new(Connection { source: Arc::new(source), namespaces })
+        let made_of = DigestKey::new([0; 32]).digest([]);
+        Arc::new(Connection { source: Arc::new(source), namespaces, made_of })
     }
 
     fn values(value: &str) -> BTreeMap<String, SecretValue> {
