@@ -23,23 +23,19 @@ const FEATURES: [&str; 9] = ["admission", "cli", "external", "generate", "otlp",
 /// Where the crate of the author lies, in the workspace and as a copy in the target folder.
 const CRATE: &str = "tests/outside";
 
-/// Which versions of Kubernetes are checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Versions {
-    /// All that k8s-openapi has.
-    All,
-    /// The oldest and the newest, for CI: each is a build of k8s-openapi and kube.
-    Ends,
-}
-
-/// Packs the published crates, checks the crate outside with versions of Kubernetes, and with each feature alone.
-pub(crate) fn check(which: Versions) -> Result<()> {
-    let (manifest, versions) = packed(which)?;
-    for version in &versions {
+/// Packs the published crates, and checks the crate outside with each version of Kubernetes, without features, and with each feature alone. `quick`
+/// takes only the newest version, with all features and with none, as each other choice compiles the crates once more.
+pub(crate) fn check(quick: bool) -> Result<()> {
+    let (manifest, versions) = packed()?;
+    let newest = newest(&manifest, &versions)?;
+    check_with(cargo([]), &manifest, &all_features(newest), true)?;
+    check_with(cargo([]), &manifest, newest, false)?;
+    if quick {
+        return Ok(());
+    }
+    for version in versions.iter().filter(|version| *version != newest) {
         check_with(cargo([]), &manifest, &all_features(version), true)?;
     }
-    let newest = newest(&manifest, &versions)?;
-    check_with(cargo([]), &manifest, newest, false)?;
     for feature in FEATURES {
         check_with(cargo([]), &manifest, &format!("{newest},{feature}"), false)?;
     }
@@ -49,7 +45,7 @@ pub(crate) fn check(which: Versions) -> Result<()> {
 /// Checks the crate outside, with all features, under the oldest Rust that the published crates state. rustup must have that toolchain.
 pub(crate) fn check_oldest_rust() -> Result<()> {
     let oldest = published::oldest_rust()?;
-    let (manifest, versions) = packed(Versions::Ends)?;
+    let (manifest, versions) = packed()?;
     let mut cargo = program(Path::new("cargo"));
     cargo.arg(format!("+{oldest}"));
     eprintln!("Rust {oldest}: `rustup toolchain install {oldest} --profile minimal` brings it.");
@@ -57,12 +53,12 @@ pub(crate) fn check_oldest_rust() -> Result<()> {
 }
 
 /// The manifest of the crate outside, which has nothing but the packages, and the versions of Kubernetes that it has features for.
-fn packed(which: Versions) -> Result<(PathBuf, Vec<String>)> {
+fn packed() -> Result<(PathBuf, Vec<String>)> {
     let place = paths::target().join("outside");
     let packages = pack(&place)?;
     let manifest = install(&place, &packages)?;
     let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
-    let versions = versions(&text, which);
+    let versions = versions(&text);
     Ok((manifest, versions))
 }
 
@@ -87,13 +83,10 @@ fn check_with(mut cargo: Command, manifest: &Path, features: &str, all_targets: 
 }
 
 /// The features that are versions of Kubernetes, oldest first.
-fn versions(manifest: &str, which: Versions) -> Vec<String> {
+fn versions(manifest: &str) -> Vec<String> {
     let named = manifest.lines().filter_map(|line| line.split_once(" = ["));
     let mut versions: Vec<_> = named.map(|(name, _)| name.to_owned()).filter(|name| name.starts_with("v1_")).collect();
     versions.sort();
-    if which == Versions::Ends && versions.len() > 2 {
-        versions.drain(1..versions.len() - 1);
-    }
     versions
 }
 
@@ -155,10 +148,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_from_the_manifest_and_ci_takes_both_ends() {
+    fn versions_are_read_from_the_manifest() {
         let manifest = "[features]\notlp = [\"konverge/otlp\"]\nv1_34 = [\"a\"]\nv1_33 = [\"b\"]\nv1_35 = [\"c\"]\n";
-        assert_eq!(versions(manifest, Versions::All), ["v1_33", "v1_34", "v1_35"]);
-        assert_eq!(versions(manifest, Versions::Ends), ["v1_33", "v1_35"]);
-        assert!(versions("", Versions::Ends).is_empty());
+        assert_eq!(versions(manifest), ["v1_33", "v1_34", "v1_35"]);
+        assert!(versions("").is_empty());
     }
 }

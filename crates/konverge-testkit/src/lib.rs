@@ -8,7 +8,8 @@
 //!
 //! Guarantees: each started process ends with the test process, however that ends. The user's own cluster is never used unasked.
 //! In a named cluster no existing object is changed, and each new object has a label, so that [`take_away`] finds it. A control
-//! plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet.
+//! plane that cannot be had is an error, never a skipped test. Does not: run pods, as there is no kubelet;
+//! [`make_pods_ready`] says that they run.
 
 mod admission_policy;
 mod api_request;
@@ -33,6 +34,7 @@ mod logs;
 mod outside_server;
 mod pattern;
 mod process;
+mod ready_pods;
 mod replacing_policy;
 mod scrape;
 mod settled;
@@ -61,6 +63,7 @@ pub use history::History;
 pub use outside_server::{NextCall, OutsideServer};
 pub use pattern::Pattern;
 pub use process::{Process, ProcessError, ProcessSpec, free_port};
+pub use ready_pods::{BROKEN_IMAGE, make_pods_ready};
 pub use replacing_policy::{Replaced, ReplacingPolicy};
 pub use scrape::metric;
 pub use settled::settled;

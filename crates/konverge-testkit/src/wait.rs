@@ -5,11 +5,11 @@ use std::{fmt::Display, time::Duration};
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-/// The pause after the first look at a condition. Short, because tests measure latencies by it.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The pause after the first look at a condition.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The time limit of every wait. It is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(90);
@@ -67,10 +67,10 @@ pub async fn until<T, E: Display>(what: &str, mut is_so: impl AsyncFnMut() -> Re
     }
 }
 
-/// The pause before the next look, after this time. It grows, because each look costs the servers a request, and tests that wait side by side would
-/// keep them busy. A wait lasts two percent longer by that at most.
-fn pause(waited: Duration) -> Duration {
-    (waited / 50).clamp(PAUSE, LONGEST_PAUSE)
+/// The pause before the next look, after this time. It grows, because each look costs the servers some requests, and tests that wait side by side
+/// would keep two processors busy with nothing else. A wait lasts five percent longer by that at most.
+pub(crate) fn pause(waited: Duration) -> Duration {
+    (waited / 20).clamp(PAUSE, LONGEST_PAUSE)
 }
 
 /// Waits until it is so, as [`until`] does.

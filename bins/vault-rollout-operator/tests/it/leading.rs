@@ -14,7 +14,7 @@ use konverge_testkit::{
     fault_proxy::{FaultProxy, Plan},
 };
 use kube::Api;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::{
     stage::{ACCOUNT, Running, Stage, until},
@@ -66,13 +66,9 @@ impl Load {
             let next = self.done[number].load(Ordering::SeqCst) + 1;
             self.view.secret(&format!("db-{number}"), &next.to_string()).await.unwrap();
             let web = format!("web-{number}");
-            let is_rolled = async {
-                while !self.view.is_rolled(&web, next).await.unwrap() {
-                    sleep(Duration::from_millis(100)).await;
-                }
-            };
-            let is_rolled = timeout(TAKEOVER, is_rolled).await.is_ok();
-            assert!(is_rolled, "not once for change {next}: {}", self.seen(number).await);
+            let rolled = async || self.view.is_rolled(&web, next).await.unwrap().then_some(());
+            let rolled = eventually(TAKEOVER, rolled).await;
+            assert!(rolled.is_ok(), "not once for change {next}: {}", self.seen(number).await);
             self.done[number].fetch_add(1, Ordering::SeqCst);
         }
     }

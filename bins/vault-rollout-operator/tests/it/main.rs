@@ -8,7 +8,6 @@ mod down;
 mod dropped_in;
 mod faults;
 mod joining;
-mod kubelet;
 mod leading;
 mod memory;
 mod narrow;

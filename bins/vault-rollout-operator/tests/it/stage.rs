@@ -6,10 +6,13 @@ use std::{
 };
 
 pub(crate) use konverge_testkit::until_true as until;
-use konverge_testkit::{ControlPlane, Options, Process, ProcessSpec, free_port, http_get, metric};
-use tokio::sync::OnceCell;
+use konverge_testkit::{
+    ControlPlane, Options, Process, ProcessSpec, client_for, free_port, http_get, make_pods_ready, metric,
+};
+use kube::Api;
+use tokio::sync::{OnceCell, watch};
 
-use crate::{kubelet, outside, view::View};
+use crate::{outside, view::View};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -52,7 +55,7 @@ impl Stage {
         for definition in DEFINITIONS {
             plane.apply(definition).await.unwrap();
         }
-        kubelet::start(plane.kubeconfig().to_owned());
+        start_pods(plane.kubeconfig().to_owned());
         outside::start(plane.kubeconfig().to_owned());
         let home = plane.namespace("operator").await.unwrap();
         let kubeconfig = install(&plane, &home).await.unwrap();
@@ -88,6 +91,17 @@ impl Stage {
         running.ready().await;
         running
     }
+}
+
+/// Makes all pods ready until the process ends, on a thread of its own: a test that ends takes its tasks along, and all tests share the cluster.
+fn start_pods(kubeconfig: PathBuf) {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (_pods_go, may_go) = watch::channel(true);
+            make_pods_ready(Api::all(client_for(&kubeconfig).await.unwrap()), may_go).await;
+        });
+    });
 }
 
 /// Installs what is shipped for an operator of the namespace `home`, and gives the kubeconfig of its account.

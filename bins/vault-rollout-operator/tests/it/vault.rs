@@ -28,6 +28,8 @@ const RULES: &str = include_str!("../../../../deploy/vault-policy-rollout.hcl");
 /// With an engine, and a token in a file that may do what the shipped policy allows.
 pub(crate) struct Vault {
     pub(crate) server: VaultServer,
+    /// How often operators ask it.
+    pub(crate) interval: &'static str,
     token_file: PathBuf,
 }
 
@@ -38,7 +40,7 @@ impl Vault {
         server.policy(POLICY, RULES).await.unwrap();
         let token_file = server.run_directory().path().join("VAULT_TOKEN");
         std::fs::write(&token_file, server.token(&[POLICY], json!({})).await.unwrap()).unwrap();
-        Self { server, token_file }
+        Self { server, interval: "200ms", token_file }
     }
 
     /// Writes a version of a secret.
@@ -47,10 +49,11 @@ impl Vault {
         self.server.request("POST", &format!("{ENGINE}/data/{path}"), &body).await.unwrap();
     }
 
-    /// An operator that asks this Vault each second, and where it serves its health and metrics.
+    /// An operator of this Vault, and where it serves its health and metrics.
     pub(crate) fn operator(&self, kubeconfig: &Path, namespace: &str) -> (ProcessSpec, String) {
         let (spec, address) = operator(kubeconfig, namespace);
-        let spec = spec.args(["--vault-url", &format!("{}/v1/", self.server.address()), "--vault-interval", "200ms"]);
+        let spec =
+            spec.args(["--vault-url", &format!("{}/v1/", self.server.address()), "--vault-interval", self.interval]);
         (spec.arg("--vault-token-file").arg(&self.token_file), address)
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::{
 };
 use konverge_testkit::events_about;
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
@@ -41,6 +41,29 @@ pub(crate) struct Seen {
     pub(crate) content: Option<Value>,
     /// The stamp on its pods.
     pub(crate) stamp: Option<String>,
+}
+
+impl Seen {
+    async fn of(object: &DynamicObject) -> Result<Self> {
+        let changes = outside::changes(object).await;
+        let template = outside::template(object);
+        let stamp = template.pointer("/metadata/annotations/roll.konverge.dev~1content");
+        let record = object.annotations().get(RECORD);
+        let record: Value = record.map(|text| serde_json::from_str(text)).transpose()?.unwrap_or_default();
+        Ok(Self {
+            changes,
+            rolled: record["rolled"].as_str().map(str::to_owned),
+            content: record.get("content").cloned(),
+            stamp: stamp.and_then(Value::as_str).map(str::to_owned),
+        })
+    }
+}
+
+/// Whether the newest pods of this Deployment are ready and there are no others.
+fn is_complete(deployment: &DynamicObject) -> bool {
+    let count = |field: &str| deployment.data["status"][field].as_i64().unwrap_or_default();
+    count("observedGeneration") == deployment.metadata.generation.unwrap_or_default()
+        && ["replicas", "updatedReplicas", "availableReplicas"].into_iter().all(|field| count(field) == 1)
 }
 
 impl View {
@@ -112,18 +135,7 @@ impl View {
     }
 
     pub(crate) async fn seen(&self, kind: &str, name: &str) -> Result<Seen> {
-        let object = self.api(kind).get(name).await?;
-        let changes = outside::changes(&object).await;
-        let template = outside::template(&object);
-        let stamp = template.pointer("/metadata/annotations/roll.konverge.dev~1content");
-        let record = object.metadata.annotations.and_then(|annotations| annotations.get(RECORD).cloned());
-        let record: Value = record.map(|text| serde_json::from_str(&text)).transpose()?.unwrap_or_default();
-        Ok(Seen {
-            changes,
-            rolled: record["rolled"].as_str().map(str::to_owned),
-            content: record.get("content").cloned(),
-            stamp: stamp.and_then(Value::as_str).map(str::to_owned),
-        })
+        Seen::of(&self.api(kind).get(name).await?).await
     }
 
     /// How many pod templates a Deployment has had: one is how it was made.
@@ -134,17 +146,16 @@ impl View {
 
     /// Whether a Deployment was rolled so often, by the changes of its pod template and by the `ReplicaSets` there are, and is ready.
     pub(crate) async fn is_rolled(&self, name: &str, times: usize) -> Result<bool> {
-        let seen = self.seen("Deployment", name).await?;
-        let is_so = seen.changes == times && self.templates(name).await? == times + 1;
-        Ok(is_so && seen.content.is_some() && self.is_ready(name).await?)
+        let object = self.api("Deployment").get(name).await?;
+        let seen = Seen::of(&object).await?;
+        let is_so = seen.changes == times && seen.content.is_some() && is_complete(&object);
+        // Tests wait for this, so what costs the API server most comes last.
+        Ok(is_so && self.templates(name).await? == times + 1)
     }
 
     /// Whether the newest pods of a Deployment are ready and there are no others.
     pub(crate) async fn is_ready(&self, name: &str) -> Result<bool> {
-        let object = self.api("Deployment").get(name).await?;
-        let count = |field: &str| object.data["status"][field].as_i64().unwrap_or_default();
-        Ok(count("observedGeneration") == object.metadata.generation.unwrap_or_default()
-            && ["replicas", "updatedReplicas", "availableReplicas"].into_iter().all(|field| count(field) == 1))
+        Ok(is_complete(&self.api("Deployment").get(name).await?))
     }
 
     /// Waits until a Deployment was rolled so often.

@@ -245,6 +245,8 @@ fn controller_manager_spec(run: &RunDirectory, assets: &Assets, kubeconfig: &Pat
             flag("service-account-private-key-file", &run.path().join("service-accounts.key")),
         ])
         .args(["--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false"])
+        // By default it makes 20 requests in a second, for which tests with a hundred workloads would wait most of the time.
+        .args(["--kube-api-qps=1000", "--kube-api-burst=1000"])
 }
 
 /// Starts the controller manager and waits until it acts. Its own health answers before its controllers run, so what they make is

@@ -1,11 +1,8 @@
 //! One run of a scenario: a namespace, a proxy with a plan, an operator that is started again when the plan has killed it.
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
 };
 
 use kube::Client;
@@ -17,10 +14,8 @@ use crate::{
     fault_proxy::{FaultProxy, JournalEntry, Plan, Trigger},
     logs,
     process::Process,
+    wait::pause,
 };
-
-/// How often the world is looked at.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a run does not go on.
 pub(super) enum Trouble {
@@ -109,7 +104,7 @@ impl<'a, S: Scenario> Run<'a, S> {
                 let (limit, log) = (self.test.limit.as_secs_f32(), self.operator.log_tail());
                 return Err(Trouble::Operator(format!("it {state} within {limit} s after step {step}:\n{log}")));
             }
-            sleep(PAUSE).await;
+            sleep(pause(begun.elapsed())).await;
         }
     }
 

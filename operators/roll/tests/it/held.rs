@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use konverge_testkit::fault_proxy::Plan;
+use konverge_testkit::{BROKEN_IMAGE, fault_proxy::Plan};
 use konverge_workload::WorkloadKind::Deployment;
 use serde_json::json;
 use tokio::time::sleep;
@@ -189,7 +189,7 @@ async fn waves_go_in_order_and_halt() {
     let change = json!({ "spec": {
         "minReadySeconds": 0,
         "progressDeadlineSeconds": 5,
-        "template": { "spec": { "containers": [{ "name": "main", "image": "example.com/broken" }] } },
+        "template": { "spec": { "containers": [{ "name": "main", "image": BROKEN_IMAGE }] } },
     } });
     let patch = kube::api::Patch::Strategic(change);
     world.api(Deployment).patch("first", &kube::api::PatchParams::default(), &patch).await.unwrap();

@@ -6,14 +6,12 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::{
-    apps::v1::ReplicaSet,
-    core::v1::{Pod, Secret},
-};
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Secret};
 use konverge_roll::run::assemble;
 pub(crate) use konverge_testkit::until;
 use konverge_testkit::{
-    AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, metric, settled,
+    AuditEntry, ControlPlane, Options, events_about, fault_proxy::FaultProxy, http_get, make_pods_ready, metric,
+    settled,
 };
 use konverge_workload::WorkloadKind;
 use kube::{
@@ -25,7 +23,6 @@ use serde_json::{Value, json};
 use tokio::{
     sync::{OnceCell, watch},
     task::JoinHandle,
-    time::sleep,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -131,7 +128,7 @@ impl World {
         let client = control_plane.admin_client().await.unwrap();
         let stop = CancellationToken::new();
         let (pods_go, may_go) = watch::channel(true);
-        let kubelet = start_pods(client.clone(), namespace.clone(), may_go);
+        let kubelet = make_pods_ready(Api::namespaced(client.clone(), &namespace), may_go);
         tokio::spawn({
             let stop = stop.clone();
             async move { stop.run_until_cancelled(kubelet).await }
@@ -407,36 +404,5 @@ impl World {
         // Argo Rollouts and the driver of classes are not installed here, and looked for from time to time.
         let apart = ["events", "rollouts", "secretproviderclasses"];
         asked.filter(|entry| !apart.contains(&&*entry.object_ref.resource) && entry.verb != "watch").collect()
-    }
-}
-
-/// In the place of a kubelet: says that pods are ready. Those of an image `example.com/broken` never are.
-async fn start_pods(client: Client, namespace: String, mut may_go: watch::Receiver<bool>) {
-    let pods: Api<Pod> = Api::namespaced(client, &namespace);
-    loop {
-        if may_go.wait_for(|may_go| *may_go).await.is_err() {
-            return;
-        }
-        for pod in pods.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default() {
-            let is_broken = pod
-                .spec
-                .iter()
-                .flat_map(|spec| &spec.containers)
-                .any(|container| container.image.as_deref() == Some("example.com/broken"));
-            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-            let is_ready =
-                conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-            if is_ready || is_broken || pod.metadata.deletion_timestamp.is_some() {
-                continue;
-            }
-            let now = jiff::Timestamp::now();
-            let status = json!({ "status": { "phase": "Running", "conditions": [
-                { "type": "Ready", "status": "True", "lastTransitionTime": now },
-            ] } });
-            let name = pod.metadata.name.unwrap_or_default();
-            // A pod that is gone by now needs nothing.
-            let _ = pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await;
-        }
-        sleep(Duration::from_millis(200)).await;
     }
 }
