@@ -1,7 +1,7 @@
 //! The outcome of one test program, and the verdict on a whole run.
 
 /// More failures than this are not looked at again. One in five hundred tests.
-const FEW: usize = 3;
+const FEW: usize = 5;
 
 /// How a test program ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,7 @@ mod tests {
             (vec![], Verdict::Passed),
             (vec![Outcome::Passed(1), failed(&["a"])], Verdict::Unsure),
             (vec![failed(&["a", "b"]), failed(&["c"])], Verdict::Unsure),
-            (vec![failed(&["a", "b"]), failed(&["c", "d"])], Verdict::Failed),
+            (vec![failed(&["a", "b", "c"]), failed(&["d", "e", "f"])], Verdict::Failed),
             (vec![failed(&["a"]), Outcome::Died("signal: 9".to_owned())], Verdict::Failed),
         ] {
             assert_eq!(verdict(outcomes.iter()), expected, "{outcomes:?}");

@@ -135,7 +135,8 @@ impl Reader {
         self.write(file, &after);
     }
 
-    fn filled_in(&self, text: &str) -> String {
+    /// A text of a page as the reader writes it.
+    pub(crate) fn filled_in(&self, text: &str) -> String {
         self.words.iter().fold(text.to_owned(), |text, (word, meant)| text.replace(word, meant))
     }
 }

@@ -5,8 +5,10 @@ use crate::{
     reader::{Reader, section, with_vault, with_zopp},
 };
 
+const EXTERNAL_SECRETS: &str = include_str!("../../../../docs/migrate/external-secrets.md");
 const PUSH_SECRET: &str = include_str!("../../../../docs/migrate/eso-pushsecret.md");
 const RELOADER: &str = include_str!("../../../../docs/migrate/reloader.md");
+const VAULT_SECRETS_OPERATOR: &str = include_str!("../../../../docs/migrate/vault-secrets-operator.md");
 const VAULT_SYNC_OPERATOR: &str = include_str!("../../../../docs/migrate/vault-sync-operator.md");
 const VAULT_SYNC_STATUS: &str = include_str!("../../../../docs/migrate/vaultsyncstatus.md");
 const WAVE: &str = include_str!("../../../../docs/migrate/wave.md");
@@ -320,6 +322,82 @@ metadata:
     reader.is_recorded().await;
     reader.run("printf two | zopp secret set password - -w acme -p backend -e production", &[]).await;
     reader.run(keys, &[r#"{"password":"dHdv"}"#]).await;
+    reader.is_rolled().await;
+}
+
+/// Installs pull, with a source `vault` in the namespace `shop`, and content in Vault. A token takes the place of the page's login by a service account, for
+/// which Vault would have to reach the API server.
+async fn with_source(reader: &mut Reader) {
+    let install = "helm upgrade --install konverge deploy/charts/konverge --namespace konverge-system --create-namespace \
+                   --set pull.enabled=true --set pull.secretSourcesOnly=true";
+    let content = r#"{"data":{"user":"root","password":"one"}}"#;
+    reader
+        .run_all(&[
+            install,
+            "kubectl create namespace shop",
+            "kubectl create secret generic vault --namespace shop --from-literal=token=$VAULT_TOKEN",
+            &format!("{VAULT} --data '{content}' $VAULT_ADDR/v1/secret/data/shop/db"),
+        ])
+        .await;
+    let vault = "{address: 'https://vault.example.com:8200', login: {token: {name: vault, key: token}}}";
+    let source = format!(
+        "{{apiVersion: konverge.dev/v1alpha1, kind: SecretSource, metadata: {{name: vault, namespace: shop}}, spec: {{vault: {vault}}}}}"
+    );
+    reader.has(&reader.filled_in(&source)).await;
+}
+
+/// Creates an object `db` of another operator, and the Secret that it has made and owns, with these keys.
+async fn with_secret_of(reader: &mut Reader, group: &str, kind: &str, plural: &str, keys: &[&str]) {
+    reader.with_kind(group, kind, plural).await;
+    let object =
+        format!("{{apiVersion: {group}/v1, kind: {kind}, metadata: {{name: db, namespace: shop}}, spec: {{}}}}");
+    reader.has(&object).await;
+    let uid = format!("$(kubectl get {plural} db --namespace shop --output jsonpath='{{.metadata.uid}}')");
+    let owner = format!(
+        r#"{{\"apiVersion\":\"{group}/v1\",\"kind\":\"{kind}\",\"name\":\"db\",\"uid\":\"{uid}\",\"controller\":true}}"#
+    );
+    let literals: String = keys.iter().map(|key| format!(" --from-literal={key}=one")).collect();
+    reader
+        .run_all(&[
+            &format!("kubectl create secret generic db --namespace shop{literals}"),
+            &format!(r#"kubectl patch secret db --namespace shop --patch "{{\"metadata\":{{\"ownerReferences\":[{owner}]}}}}""#),
+        ])
+        .await;
+}
+
+/// Reads the Secret `db`.
+const SECRET_DB: &str = "kubectl get secret db --namespace shop --output jsonpath='{.data}'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_of_external_secrets_switch_as_the_page_says_and_the_secret_stays() {
+    let mut reader = Reader::new().await;
+    let _vault = with_vault(&mut reader).await;
+    with_source(&mut reader).await;
+    let keys = ["DB_USER", "DB_PASSWORD", "OLD_KEY"];
+    with_secret_of(&mut reader, "external-secrets.io", "ExternalSecret", "externalsecrets", &keys).await;
+    let uid = reader.shell("kubectl get secret db --namespace shop --output jsonpath='{.metadata.uid}'");
+
+    reader.follow(section(EXTERNAL_SECRETS, "Switch")).await;
+    // "root" is from Vault. The old key is gone by the page's last command.
+    reader.run(SECRET_DB, &[r#"{"DB_PASSWORD":"b25l","DB_USER":"cm9vdA=="}"#]).await;
+    let now = reader.shell("kubectl get secret db --namespace shop --output jsonpath='{.metadata.uid}'");
+    assert_eq!(uid, now, "it is the same Secret");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_of_vault_secrets_operator_switch_as_the_page_says_and_the_secret_stays() {
+    let mut reader = Reader::new().await;
+    let _vault = with_vault(&mut reader).await;
+    with_source(&mut reader).await;
+    let keys = ["user", "password", "_raw"];
+    with_secret_of(&mut reader, "secrets.hashicorp.com", "VaultStaticSecret", "vaultstaticsecrets", &keys).await;
+    reader.has(&WORKLOAD.replace("METADATA", "")).await;
+
+    reader.follow(section(VAULT_SECRETS_OPERATOR, "Switch")).await;
+    reader.run(SECRET_DB, &[r#"{"password":"b25l","user":"cm9vdA=="}"#]).await;
+    reader.is_recorded().await;
+    let content = r#"{"data":{"user":"root","password":"two"}}"#;
+    reader.run(&format!("{VAULT} --data '{content}' $VAULT_ADDR/v1/secret/data/shop/db"), &[]).await;
     reader.is_rolled().await;
 }
 

@@ -7,6 +7,7 @@ use crate::reader::{Reader, section, with_vault, with_zopp};
 const ALL_IN_ONE: &str = include_str!("../../../../docs/tutorials/all-in-one.md");
 const MANAGE: &str = include_str!("../../../../docs/tutorials/manage.md");
 const PULL: &str = include_str!("../../../../docs/tutorials/pull.md");
+const PULL_VAULT: &str = include_str!("../../../../docs/tutorials/pull-vault.md");
 const PUSH: &str = include_str!("../../../../docs/tutorials/push.md");
 const ROLL: &str = include_str!("../../../../docs/tutorials/roll.md");
 const UNINSTALL: &str = include_str!("../../../../docs/how-to/uninstall.md");
@@ -63,6 +64,13 @@ async fn the_tutorial_of_pull_leads_to_its_end() {
     let mut reader = Reader::new().await;
     let _server = with_zopp(&mut reader).await;
     reader.follow(PULL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tutorial_of_pull_from_vault_leads_to_its_end() {
+    let mut reader = Reader::new().await;
+    let _vault = with_vault(&mut reader).await;
+    reader.follow(PULL_VAULT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

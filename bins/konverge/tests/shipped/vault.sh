@@ -15,6 +15,21 @@ request() {
   curl --silent --show-error --fail-with-body --request "$1" --header "X-Vault-Token: $VAULT_TOKEN" ${3:+--data "$3"} "$VAULT_ADDR/v1/$2"
 }
 
+# An object of pairs, each with a value or with a file behind an @.
+object() {
+  local body= pair value
+  for pair; do
+    value=${pair#*=}
+    if [ "${value:0:1}" = @ ]; then
+      value=$(text <"${value:1}")
+    else
+      value=$(printf %s "$value" | text)
+    fi
+    body+="${body:+,}\"${pair%%=*}\":$value"
+  done
+  printf '{%s}' "$body"
+}
+
 # The fields of a flat object, a line each.
 fields() {
   tr ',' '\n' | sed -E 's/^[{]?"([^"]*)":"?([^"}]*)"?[}]?$/\1    \2/'
@@ -35,23 +50,16 @@ case "$1 $2" in
   echo "====== Data ======"
   sed -E 's/.*"data":\{"data":(\{[^}]*\}).*/\1/' <<<"$answer" | fields
   ;;
+"kv put")
+  request POST "${3%%/*}/data/${3#*/}" "{\"data\":$(object "${@:4}")}"
+  ;;
 "kv metadata")
   answer=$(request GET "${4%%/*}/metadata/${4#*/}")
   # The versions follow each other in order.
   grep -oE '"deletion_time":"[^"]*"' <<<"$answer" | fields
   ;;
 "write "*)
-  body=
-  for pair in "${@:3}"; do
-    value=${pair#*=}
-    if [ "${value:0:1}" = @ ]; then
-      value=$(text <"${value:1}")
-    else
-      value=$(printf %s "$value" | text)
-    fi
-    body+="${body:+,}\"${pair%%=*}\":$value"
-  done
-  request POST "$2" "{$body}"
+  request POST "$2" "$(object "${@:3}")"
   ;;
 *)
   echo "vault $*: not among the commands that the docs show" >&2

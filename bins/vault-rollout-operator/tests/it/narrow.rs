@@ -16,7 +16,7 @@ const OPEN_FILES: u32 = 48;
 const WORKERS: &str = "64";
 
 /// The number of objects that come at once: enough to occupy all workers.
-const WORKLOADS: usize = 100;
+const WORKLOADS: usize = 70;
 
 /// The number of objects that are made or changed at the same time.
 const AT_ONCE: usize = 8;

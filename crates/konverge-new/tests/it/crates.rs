@@ -24,6 +24,8 @@ pub(crate) fn program(program: impl AsRef<OsStr>, folder: &Path) -> Command {
     let mut command = Command::new(program);
     // It shares the builds of the workspace, and fetches nothing that the workspace does not have.
     command.current_dir(folder).env("CARGO_TARGET_DIR", target()).env("CARGO_NET_OFFLINE", "true");
+    // As the workspace builds third-party code, which would otherwise be compiled once more.
+    command.env("CARGO_PROFILE_DEV_DEBUG", "false");
     for (name, _) in env::vars_os() {
         // Cargo sets these for the crate of this test, not for the other one.
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {

@@ -24,8 +24,8 @@ async fn secrets(world: &World, used: usize, foreign: usize) {
     stream::iter(all).buffer_unordered(CONCURRENCY).collect::<Vec<()>>().await;
 }
 
-/// How often the operator asked for one Secret, and for many, until all that ask are in Vault with their own values.
-async fn asked(world: &World, used: usize) -> (usize, usize) {
+/// The Secrets that the operator read one by one, and the number of lists, until all that ask are in Vault with their own values.
+async fn asked(world: &World, used: usize) -> (Vec<String>, usize) {
     let asked = Box::pin(world.asked_during(async {
         let operator = world.operator(&["--vault-rate=0"]).await;
         until("all are in sync", async || {
@@ -42,15 +42,15 @@ async fn asked(world: &World, used: usize) -> (usize, usize) {
         assert_eq!(world.versions(&path).await, 1, "{path}");
     };
     stream::iter(0..used).map(held).buffer_unordered(CONCURRENCY).collect::<Vec<()>>().await;
-    let of = |verb: &str| {
-        let is_read = |entry: &&konverge_testkit::AuditEntry| {
+    let of = |verb: &'static str| {
+        let is_read = move |entry: &&konverge_testkit::AuditEntry| {
             entry.verb == verb
                 && entry.object_ref.resource == "secrets"
                 && entry.object_ref.namespace == world.namespace
         };
-        asked.iter().filter(is_read).count()
+        asked.iter().filter(is_read)
     };
-    (of("get"), of("list"))
+    (of("get").map(|entry| entry.object_ref.name.clone()).collect(), of("list").count())
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_crowd_is_read_in_pages_where_most_secrets_are_used() {
     let world = World::new().await;
     secrets(&world, MANY, MANY / 10).await;
     let (one_by_one, lists) = asked(&world, MANY).await;
-    assert!(one_by_one * 3 < MANY, "{one_by_one} were read one by one, with {lists} lists");
+    assert!(one_by_one.len() * 3 < MANY, "{one_by_one:?} were read one by one, with {lists} lists");
     // The watch's own have a hundred in each, and ours thirty-two in the end.
     assert!(lists <= 18, "{lists} lists");
 }
@@ -68,6 +68,11 @@ async fn where_most_secrets_are_foreign_none_of_them_is_read() {
     let world = World::new().await;
     secrets(&world, MANY / 3, MANY).await;
     let (one_by_one, lists) = asked(&world, MANY / 3).await;
-    assert_eq!(one_by_one, MANY / 3, "each by itself");
-    assert_eq!(lists, (MANY / 3 + MANY).div_ceil(100), "the watch's own");
+    assert!(!one_by_one.iter().any(|name| name.ends_with("-foreign")), "{one_by_one:?}");
+    // Each by itself. On a busy machine, a few are read again after a write that Vault answered late.
+    let (fewest, most) = (MANY / 3, MANY / 3 + MANY / 30);
+    assert!((fewest..=most).contains(&one_by_one.len()), "{} were read: {one_by_one:?}", one_by_one.len());
+    // The watch's own, and once more if it began anew.
+    let own = (MANY / 3 + MANY).div_ceil(100);
+    assert!((own..=2 * own).contains(&lists), "{lists} lists");
 }
