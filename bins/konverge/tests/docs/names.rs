@@ -70,16 +70,18 @@ fn annotations_are_those_of_the_reference() {
 }
 
 /// Words in the form of a reason that are something else.
-const OTHERS: [&str; 49] = [
+const OTHERS: [&str; 58] = [
     "Age",
     "Always",
     "Asks",
     "Clearing",
     "ClusterRole",
+    "ClusterSecretStore",
     "ConfigMap",
     "Delete",
     "Deleting",
     "Developers",
+    "ExternalSecret",
     "Forbidden",
     "Gateway",
     "GatewayClass",
@@ -92,6 +94,7 @@ const OTHERS: [&str; 49] = [
     "Never",
     "None",
     "Noted",
+    "OnChange",
     "OnDelete",
     "Path",
     "Paths",
@@ -111,6 +114,7 @@ const OTHERS: [&str; 49] = [
     "Secret",
     "SecretProviderClass",
     "SecretStore",
+    "SecretTransformation",
     "SelfSubjectAccessReview",
     "Servers",
     // Only in the log of roll.
@@ -118,6 +122,11 @@ const OTHERS: [&str; 49] = [
     "Stalled",
     "SubjectAccessReview",
     "TCPRoute",
+    "VaultAuth",
+    "VaultConnection",
+    "VaultDynamicSecret",
+    "VaultPKISecret",
+    "VaultStaticSecret",
     "Working",
     "Written",
     "ZoppSecretSync",

@@ -47,11 +47,12 @@ fn flags_and_variables() -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 /// Flags of kubectl, helm, cargo, Reloader and others that the pages show.
-const OTHERS: [&str; 53] = [
+const OTHERS: [&str; 54] = [
     "admission-control-config-file",
     "all-namespaces",
     "auto-annotation",
     "auto-reload-all",
+    "cascade",
     "cert",
     "check",
     "clusterrole",

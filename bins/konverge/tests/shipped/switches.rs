@@ -356,10 +356,11 @@ async fn with_secret_of(reader: &mut Reader, group: &str, kind: &str, plural: &s
     let owner = format!(
         r#"{{\"apiVersion\":\"{group}/v1\",\"kind\":\"{kind}\",\"name\":\"db\",\"uid\":\"{uid}\",\"controller\":true}}"#
     );
-    let literals: String = keys.iter().map(|key| format!(" --from-literal={key}=one")).collect();
+    let literals: Vec<_> = keys.iter().map(|key| format!("--from-literal={key}=one")).collect();
+    let literals = literals.join(" ");
     reader
         .run_all(&[
-            &format!("kubectl create secret generic db --namespace shop{literals}"),
+            &format!("kubectl create secret generic db --namespace shop {literals}"),
             &format!(r#"kubectl patch secret db --namespace shop --patch "{{\"metadata\":{{\"ownerReferences\":[{owner}]}}}}""#),
         ])
         .await;

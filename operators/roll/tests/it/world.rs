@@ -128,7 +128,7 @@ impl World {
         let client = control_plane.admin_client().await.unwrap();
         let stop = CancellationToken::new();
         let (pods_go, may_go) = watch::channel(true);
-        let kubelet = make_pods_ready(Api::namespaced(client.clone(), &namespace), may_go);
+        let kubelet = Box::pin(make_pods_ready(Api::namespaced(client.clone(), &namespace), may_go));
         tokio::spawn({
             let stop = stop.clone();
             async move { stop.run_until_cancelled(kubelet).await }
