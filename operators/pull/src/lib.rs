@@ -53,6 +53,7 @@ pub mod record;
 pub mod run;
 pub mod select;
 pub mod source;
+pub mod template;
 pub mod vault;
 pub mod wakes;
 pub mod wanted;

@@ -221,6 +221,13 @@ pub fn problem(reference: &Reference, problem: &Problem) -> Statement {
                 few(keys.iter())
             ),
         ),
+        Problem::Unmade { key, cause } => failure(
+            reasons::TEMPLATE_FAILED,
+            format!(
+                "the template cannot make {key:?}: {cause}. {key:?} keeps its value in the Secret; without one, the Secret stays as it is. Set what is \
+                 missing, or correct spec.template"
+            ),
+        ),
         Problem::TooLarge { size } => failure(
             reasons::TOO_LARGE,
             format!(

@@ -1,7 +1,7 @@
 //! Decides about a Secret, without IO, clock or client.
 
 use std::{
-    borrow::Cow,
+    borrow::{Borrow, Cow},
     collections::{BTreeMap, BTreeSet},
 };
 
@@ -13,6 +13,7 @@ use konverge_core::{
 use crate::{
     select::{Collision, Selection},
     source::{Revision, Snapshot, Succession},
+    template::{Held, Rendered, SecretTemplate, SourceKeys, Unmade},
     wanted::lacking,
 };
 
@@ -67,7 +68,7 @@ pub enum Action<'a> {
     /// The Secret is right.
     Nothing,
     /// Make exactly these keys ours, with these values.
-    Apply(BTreeMap<Cow<'a, str>, &'a SecretValue>),
+    Apply(BTreeMap<Cow<'a, str>, Held<'a>>),
     /// Leave the Secret as it is; the problem says why.
     Keep,
     /// Read the sources once more before their emptiness is believed.
@@ -101,6 +102,13 @@ pub enum Problem {
     },
     /// The type of the Secret demands keys that no source has.
     LacksKeys(Vec<&'static str>),
+    /// The template cannot make a key. The key keeps what the Secret has; without that, nothing is written.
+    Unmade {
+        /// The key.
+        key: String,
+        /// The reason.
+        cause: Unmade,
+    },
     /// The environment has never held a key, so nothing is removed for its sake.
     NeverFilled,
     /// The server states another environment under this name than was applied before, and nothing proves that it is a newer one.
@@ -165,6 +173,8 @@ pub struct Circumstances<'a> {
     pub is_strict: bool,
     /// The type that the Secret is to have, unless that does not matter.
     pub secret_type: Option<&'a str>,
+    /// The keys that are made of the sources' keys. Without a template, the Secret has those of the sources.
+    pub template: Option<&'a SecretTemplate>,
 }
 
 /// Decides what to write to a Secret. `record` returns the text of the record for the contributions of the sources.
@@ -172,7 +182,7 @@ pub fn plan<'a>(
     parts: &[Part<'a>],
     observed: &Observed<'a>,
     key: &DigestKey,
-    circumstances: Circumstances<'_>,
+    circumstances: Circumstances<'a>,
     record: impl FnOnce(&[Given]) -> Option<String>,
 ) -> Plan<'a> {
     let before = match observed {
@@ -183,7 +193,7 @@ pub fn plan<'a>(
         Observed::Unchanged(_) => None,
         Observed::Read(contents, _) => Some(*contents),
     };
-    let mut draft = Draft { contents, ..Draft::default() };
+    let mut draft = Draft { contents, template: circumstances.template, ..Draft::default() };
     for (number, part) in parts.iter().enumerate() {
         let used = usable(part, before.and_then(|before| before.revision(number)));
         let used = used
@@ -199,20 +209,24 @@ pub fn plan<'a>(
             }
         }
     }
-    let Draft { desired, given, problems, needs_contents, has_emptied, .. } = draft;
+    let (data, is_incomplete) = draft.render();
+    let Draft { given, problems, needs_contents, has_emptied, .. } = draft;
     if needs_contents && contents.is_none() {
         return Plan { action: Action::ReadFirst, verified: None, problems: Vec::new(), record: None };
     }
-    let is_emptied = has_emptied || (desired.is_empty() && holds_ours(observed, key));
+    if is_incomplete {
+        return keep(problems);
+    }
+    let is_emptied = has_emptied || (data.is_empty() && holds_ours(observed, key));
     if is_emptied && !circumstances.is_confirmed {
         return Plan { action: Action::ConfirmEmpty, verified: None, problems, record: None };
     }
-    finish(Desired { data: desired, given, problems }, parts, observed, key, circumstances, record)
+    finish(Desired { data, given, problems }, parts, observed, key, circumstances, record)
 }
 
 /// The keys that the Secret is to hold.
 struct Desired<'a> {
-    data: BTreeMap<Cow<'a, str>, &'a SecretValue>,
+    data: BTreeMap<Cow<'a, str>, Held<'a>>,
     given: Vec<Given>,
     problems: Vec<(usize, Problem)>,
 }
@@ -227,7 +241,8 @@ fn finish<'a>(
     record: impl FnOnce(&[Given]) -> Option<String>,
 ) -> Plan<'a> {
     let Desired { data, given, mut problems } = desired;
-    let size = data.values().map(|value| value.len()).sum();
+    let values = || data.iter().map(|(name, value)| (&**name, Borrow::<SecretValue>::borrow(value)));
+    let size = values().map(|(_, value)| value.len()).sum();
     if size > SECRET_SIZE_LIMIT {
         problems.push((0, Problem::TooLarge { size }));
         return keep(problems);
@@ -241,7 +256,7 @@ fn finish<'a>(
         problems.push((0, Problem::OtherType { found: found.clone() }));
         return keep(problems);
     }
-    let digest = key.digest(data.iter().map(|(name, value)| (&**name, value.expose())));
+    let digest = key.digest(values().map(|(name, value)| (name, value.expose())));
     let of_part = |(part, given): (&Part<'_>, &Given)| {
         part.snapshot.filter(|_| !given.is_kept).map(|snapshot| snapshot.revision.clone())
     };
@@ -286,7 +301,8 @@ impl Part<'_> {
 #[derive(Default)]
 struct Draft<'a> {
     contents: Option<&'a Contents>,
-    desired: BTreeMap<Cow<'a, str>, &'a SecretValue>,
+    template: Option<&'a SecretTemplate>,
+    keys: SourceKeys<'a>,
     given: Vec<Given>,
     problems: Vec<(usize, Problem)>,
     /// Whether a key keeps the value that the Secret has.
@@ -343,24 +359,53 @@ impl<'a> Draft<'a> {
         if has_given { is_there } else { part.is_optional }
     }
 
-    /// Keeps the values that the Secret has, if the operator wrote them.
+    /// Keeps the values that the Secret has, if the operator wrote them. What a template made of them stands for them.
     fn carry(&mut self, given: &mut Given, names: Vec<Cow<'a, str>>) {
+        if self.template.is_some() {
+            let new = names.into_iter().filter(|name| !self.keys.values.contains_key(name));
+            let new: Vec<_> = new.map(Cow::into_owned).filter(|name| !self.keys.withheld.contains(name)).collect();
+            given.keys.extend(new.iter().cloned());
+            self.keys.withheld.extend(new);
+            return;
+        }
         self.needs_contents |= !names.is_empty();
-        let Some(contents) = self.contents else { return };
         for name in names {
-            if contents.owned.contains(&*name)
-                && let Some(value) = contents.data.get(&*name)
-            {
+            if let Some(value) = self.held(&name) {
                 self.insert(given, name, value);
             }
         }
     }
 
     fn insert(&mut self, given: &mut Given, name: Cow<'a, str>, value: &'a SecretValue) {
-        if let std::collections::btree_map::Entry::Vacant(free) = self.desired.entry(name) {
+        if self.keys.withheld.contains(&*name) {
+            return;
+        }
+        if let std::collections::btree_map::Entry::Vacant(free) = self.keys.values.entry(name) {
             given.keys.insert(free.key().clone().into_owned());
             free.insert(value);
         }
+    }
+
+    /// Returns the value that the Secret has, if the operator wrote it.
+    fn held(&self, name: &str) -> Option<&'a SecretValue> {
+        let contents = self.contents?;
+        contents.data.get(name).filter(|_| contents.owned.contains(name))
+    }
+
+    /// Returns the keys of the Secret, and whether one is lacking without which nothing may be written.
+    fn render(&mut self) -> (BTreeMap<Cow<'a, str>, Held<'a>>, bool) {
+        let keys = std::mem::take(&mut self.keys);
+        let Some(template) = self.template else {
+            return (keys.values.into_iter().map(|(name, value)| (name, Held::Found(value))).collect(), false);
+        };
+        self.needs_contents |= template.keeps_source_keys && !keys.withheld.is_empty();
+        let Rendered { data, unmade, is_incomplete } =
+            template.render(keys, SECRET_SIZE_LIMIT, |key| self.held(key));
+        self.needs_contents |= !unmade.is_empty();
+        // The failure of the source is told already.
+        let told = unmade.into_iter().filter(|(_, cause)| !matches!(cause, Unmade::Withheld(_)));
+        self.problems.extend(told.map(|(key, cause)| (0, Problem::Unmade { key, cause })));
+        (data, is_incomplete)
     }
 }
 
@@ -401,10 +446,10 @@ impl Contents {
     }
 
     /// Whether our keys are exactly these, and hold these values.
-    fn hold_exactly(&self, desired: &BTreeMap<Cow<'_, str>, &SecretValue>) -> bool {
+    fn hold_exactly(&self, desired: &BTreeMap<Cow<'_, str>, Held<'_>>) -> bool {
         !self.is_absent
             && self.owned.iter().map(String::as_str).eq(desired.keys().map(|name| &**name))
-            && desired.iter().all(|(name, value)| self.data.get(&**name) == Some(*value))
+            && desired.iter().all(|(name, value)| self.data.get(&**name) == Some(value.borrow()))
     }
 }
 

@@ -49,6 +49,10 @@ konverge_jobs::reasons! {
     KEY_NOT_FOUND = "KeyNotFound" on ALL, next: "Set the keys in the source, or correct the choice of keys.";
     /// Two keys of a source would have one name in the Secret. The keys of the source stay as they are in the Secret.
     KEYS_COLLIDE = "KeysCollide" on OBJECTS, next: "Rename one of the two keys that the condition names.";
+    /// The template cannot make a key: no source has a key that it uses, or a value does not fit the format. The key keeps its value in the Secret; without
+    /// one, the Secret stays as it is.
+    TEMPLATE_FAILED = "TemplateFailed" on OBJECTS,
+        next: "Set the key that the condition names, or correct `spec.template`.";
     /// The operator's principal sees no such workspace, project or environment. The data stays as it is.
     ENVIRONMENT_NOT_FOUND = "EnvironmentNotFound" on SECRET,
         next: "Check the three annotations, and that the principal has access to the workspace.";

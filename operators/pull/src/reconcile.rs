@@ -42,6 +42,7 @@ use crate::{
     plan::{Action, Circumstances, Contents, Observed, Part, Plan, Problem, Verified, plan, rollback},
     reasons,
     source::{Connections, Revision},
+    template::Held,
     wanted::{Foreign, Made, Wanted},
 };
 
@@ -229,13 +230,14 @@ impl Pull {
     }
 
     /// Plans for the Secret. A state that the plan applies counts as accepted.
-    fn decide<'a>(&self, run: Run<'_>, parts: &[Part<'a>], observed: &Observed<'a>, memory: Memory<'_>) -> Plan<'a> {
+    fn decide<'a>(&self, run: Run<'a>, parts: &[Part<'a>], observed: &Observed<'a>, memory: Memory<'a>) -> Plan<'a> {
         let made = run.wanted.made.as_ref();
         let circumstances = Circumstances {
             recorded: memory.recorded,
             is_confirmed: memory.is_confirmed,
             is_strict: made.is_some_and(|made| made.is_strict),
             secret_type: made.and_then(|made| made.metadata.secret_type.as_deref()),
+            template: made.and_then(|made| made.template.as_ref()),
         };
         let plan = plan(parts, observed, &self.digest_key, circumstances, |given| record(run, parts, given, memory));
         for (part, hub) in parts.iter().zip(run.hubs).filter(|_| plan.verified.is_some()) {
@@ -378,7 +380,7 @@ impl Pull {
         &self,
         run: Run<'_>,
         record: Option<&str>,
-        desired: &BTreeMap<Cow<'_, str>, &SecretValue>,
+        desired: &BTreeMap<Cow<'_, str>, Held<'_>>,
         seen: Option<&Version>,
     ) -> Result<Option<Version>, ApplyError> {
         let Run { key: SecretRef { namespace, name }, binding, wanted, hubs } = run;

@@ -10,6 +10,7 @@ use crate::{
     record::{self, TargetRecord},
     select::Selection,
     source::Reference,
+    template::SecretTemplate,
 };
 
 /// Types of Secrets that belong to Kubernetes or Helm. They are never filled.
@@ -54,6 +55,8 @@ pub struct Made {
     pub metadata: SecretMetadata,
     /// Whether a Secret that somebody else made is taken over.
     pub adopts: bool,
+    /// The keys that are made of the sources' keys.
+    pub template: Option<SecretTemplate>,
     /// Whether a source that fails stops all others. If not, its keys stay and those of the others follow.
     pub is_strict: bool,
     /// How often the stores are asked at least. `None` leaves that to the settings of the operator.

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use konverge_text::Template;
 use kube::core::Selector;
 
 use crate::{
     content::{Lack, Making, Sources, Target},
     spec::BinaryPolicy,
-    template::Template,
 };
 
 /// The placeholder in a path for the name of each Secret.

@@ -7,14 +7,11 @@ use konverge_core::{
     SecretValue,
     digest::{ContentDigest, DigestKey},
 };
+use konverge_text::{Placeholder, Template};
 use konverge_vault::{Content, Field};
 use zeroize::Zeroizing;
 
-use crate::{
-    secrets::Data,
-    spec::BinaryPolicy,
-    template::{Placeholder, Template},
-};
+use crate::{secrets::Data, spec::BinaryPolicy};
 
 /// The most bytes of keys and values that the operator writes to a path. The content of any Kubernetes Secret fits, also in base64.
 ///

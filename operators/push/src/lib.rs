@@ -55,7 +55,6 @@ mod search;
 pub mod secrets;
 pub mod spec;
 pub mod store;
-pub mod template;
 pub mod vault_push;
 pub mod watch;
 

@@ -3,14 +3,14 @@
 use super::graph::Graph;
 
 /// Crates that are pure: nothing that they reach does IO.
-const PURE: [&str; 2] = ["konverge-core", "konverge-zopp-crypto"];
+const PURE: [&str; 3] = ["konverge-core", "konverge-text", "konverge-zopp-crypto"];
 
 /// Crates that do IO or bring a runtime.
 const IO: [&str; 11] =
     ["axum", "hyper", "kube", "mio", "rustix", "socket2", "sqlx", "tokio", "tokio-util", "tonic", "tracing-subscriber"];
 
 /// The framework crates that stores may use; none knows Kubernetes.
-const FOR_STORES: [&str; 3] = ["konverge-core", "konverge-endpoint", "konverge-version"];
+const FOR_STORES: [&str; 4] = ["konverge-core", "konverge-endpoint", "konverge-text", "konverge-version"];
 
 /// Crates that know Kubernetes.
 const KUBERNETES: [&str; 4] = ["kube", "kube-client", "kube-core", "k8s-openapi"];
@@ -41,7 +41,7 @@ fn broken(package: &str, room: &str, dependency: &str, other: &str) -> Option<&'
         ("crates", "stores" | "operators" | "bins") => Some("the framework knows no store and no job"),
         ("stores", "operators" | "bins") => Some("a store knows no job"),
         ("stores", "crates") if !FOR_STORES.contains(&dependency) => {
-            Some("a store knows of the framework only its core, its way to an endpoint and the version")
+            Some("a store knows of the framework only its core, its formats of texts, its way to an endpoint and the version")
         }
         ("crates", _) if package == "konverge-endpoint" && KUBERNETES.contains(&dependency) => {
             Some("stores use it, and they know no Kubernetes")

@@ -3,6 +3,8 @@
 #![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
 #![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]
 
+mod template;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use konverge::{CustomStatus, Status};
@@ -11,6 +13,7 @@ use kube::{CustomResource, KubeSchema, Resource, ResourceExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use self::template::{FileSpec, FormatSpec, RegistrySpec, TemplateSpec};
 use super::{Request, Requests, check_annotations, is_valid_target};
 use crate::{
     bindings::SecretRef,
@@ -48,6 +51,9 @@ pub struct SecretPullSpec {
     /// Where the keys come from. Of a key that several sources have, the first source counts.
     #[schemars(length(min = 1, max = 32))]
     pub sources: Vec<SourceSpec>,
+    /// Keys that are made of the sources' keys, such as a connection string or a whole file. Default: the Secret has the sources' keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateSpec>,
     /// What happens while a source gives nothing. Keep: its keys stay as they are in the Secret, and those of the others follow. Stop: nothing in the
     /// Secret changes until all sources answer.
     #[serde(default)]
@@ -269,7 +275,7 @@ impl Requests for SecretPull {
     const KIND: OwnerKind = OwnerKind::SecretPull;
 
     fn request(&self) -> Result<Request, String> {
-        let SecretPullSpec { target, sources, when_source_fails, refresh_interval, suspend: _ } = &self.spec;
+        let SecretPullSpec { target, sources, template, when_source_fails, refresh_interval, suspend: _ } = &self.spec;
         let name = target.name.clone().unwrap_or_else(|| self.name_any());
         if !is_valid_target(&name) {
             return Err(format!("spec.target.name: no Secret can have the name {name:?}"));
@@ -316,6 +322,7 @@ impl Requests for SecretPull {
             owner: Owner { kind: Self::KIND, name: self.name_any() },
             metadata,
             adopts: target.adopt,
+            template: template.as_ref().map(TemplateSpec::read).transpose()?,
             is_strict: *when_source_fails == FailurePolicy::Stop,
             refresh: refresh.transpose()?.map(|every: Duration| every.max(super::SHORTEST_REFRESH)),
         };

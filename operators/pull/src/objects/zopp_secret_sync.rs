@@ -159,6 +159,7 @@ impl Requests for ZoppSecretSync {
         let made = Made {
             owner: Owner { kind: Self::KIND, name: self.name_any() },
             metadata: SecretMetadata { labels, annotations, owner: None, secret_type },
+            template: None,
             adopts: false,
             is_strict: false,
             refresh: Some(Duration::from_secs(*sync_interval_seconds).max(super::SHORTEST_REFRESH)),

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod template;
+
 const ENVIRONMENT: &str = "environment-1";
 
 fn digest_key() -> DigestKey {
@@ -89,13 +91,17 @@ fn decide_with(
     outcome(plan(&[part], observed, &digest_key(), circumstances, |_| Some("record".into())))
 }
 
+fn text(value: &SecretValue) -> String {
+    String::from_utf8_lossy(value.expose()).into_owned()
+}
+
 fn outcome(plan: Plan<'_>) -> (Outcome, Vec<Problem>) {
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,
         Action::Apply(desired) => Outcome::Apply(
             desired
                 .into_iter()
-                .map(|(key, value)| (key.into_owned(), String::from_utf8_lossy(value.expose()).into_owned()))
+                .map(|(key, value)| (key.into_owned(), text(value.borrow())))
                 .collect(),
         ),
         Action::Keep => Outcome::Keep,

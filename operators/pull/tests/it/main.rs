@@ -15,5 +15,6 @@ mod reverting;
 mod scripted;
 mod sources;
 mod standby;
+mod templates;
 mod vault;
 mod world;

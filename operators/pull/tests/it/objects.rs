@@ -69,7 +69,7 @@ where
     api::<K>(world).patch(name, &PatchParams::apply("user").force(), &Patch::Apply(&object)).await
 }
 
-async fn pull(world: &World, name: &str, spec: Value) -> SecretPull {
+pub(crate) async fn pull(world: &World, name: &str, spec: Value) -> SecretPull {
     apply(world, name, spec).await.unwrap()
 }
 
@@ -100,16 +100,16 @@ pub(crate) async fn is_told(world: &World, name: &str, reason: &str) -> String {
     told::<SecretPull>(world, name, reason).await
 }
 
-async fn secret(world: &World, name: &str) -> Option<Secret> {
+pub(crate) async fn secret(world: &World, name: &str) -> Option<Secret> {
     world.secrets().get_opt(name).await.unwrap()
 }
 
-fn from(scene: &Scene) -> String {
+pub(crate) fn from(scene: &Scene) -> String {
     format!("zopp://{}", scene.name())
 }
 
 /// A world with one environment that holds `A=1`, and an operator.
-async fn ready() -> (World, std::sync::Arc<Scene>, crate::world::Operator) {
+pub(crate) async fn ready() -> (World, std::sync::Arc<Scene>, crate::world::Operator) {
     let world = world().await;
     let scene = world.server.create("production");
     scene.set("A", "1");

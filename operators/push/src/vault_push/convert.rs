@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use konverge_runtime::watch::{Guarded, Undecodable};
+use konverge_text::{Template, TemplateError};
 use konverge_vault::{KvVersion, SecretPath};
 use kube::core::{DynamicObject, ObjectMeta};
 
@@ -15,7 +16,6 @@ use crate::{
     object::ObjectRef,
     record::Record,
     spec::{Engine, Invalid, PushSpec, Selection},
-    template::{Template, TemplateError},
 };
 
 /// The object as a watch shows it, decoded or not.

@@ -26,7 +26,7 @@ pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The syntax of [`Template`](crate::template::Template).
+/// The syntax of [`Template`](konverge_text::Template).
 pub(super) fn templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",

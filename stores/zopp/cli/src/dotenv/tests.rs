@@ -229,38 +229,6 @@ fn problems_quote_nothing() {
     }
 }
 
-#[test]
-fn each_value_is_written_in_the_form_that_all_readers_read_alike() {
-    for (value, expected) in [
-        ("postgres://u:p@db:5432/x", "K=postgres://u:p@db:5432/x"),
-        ("", "K="),
-        ("~/x", "K='~/x'"),
-        ("a b\n$c `d` \\n \"e\"", "K='a b\n$c `d` \\n \"e\"'"),
-        ("it's", "K=\"it's\""),
-        ("it's\nhere", "K=\"it's\nhere\""),
-        // zsh replaces these by the path of a program.
-        ("=ls", "K='=ls'"),
-        ("a:=ls", "K='a:=ls'"),
-        ("=", "K='='"),
-        ("a=b==", "K=a=b=="),
-    ] {
-        assert_eq!(*format([("K", value.as_bytes())]).unwrap(), expected);
-    }
-    for value in ["a\rb", "a\0b", "${a}", "a\\\\b", "a\\", "it's \"x\"", "it's $5", "it's `x`", "it's a\\b"] {
-        let error = check("K", value.as_bytes()).unwrap_err();
-        assert!(matches!(&error, FormatError::Ambiguous { key, .. } if key == "K"), "{value:?}: {error}");
-        assert!(format([("K", value.as_bytes())]).is_err());
-    }
-}
-
-#[test]
-fn what_cannot_be_written_is_named() {
-    for key in ["a b", "", "1A", "tls.crt", "a-b"] {
-        assert_eq!(format([(key, b"".as_slice())]).err(), Some(FormatError::Key { key: key.to_owned() }));
-    }
-    assert_eq!(format([("K", [0xff].as_slice())]).err(), Some(FormatError::NotText { key: "K".to_owned() }));
-}
-
 proptest! {
     #[test]
     fn export_and_import_are_an_exact_round_trip(
