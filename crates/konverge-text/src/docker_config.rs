@@ -39,9 +39,10 @@ pub fn format(registries: &[Registry<'_>]) -> SecretValue {
     }
 
     let encoded: Vec<_> = registries.iter().map(encode).collect();
-    let auths = registries.iter().zip(&encoded).map(|(Registry { server, username, password }, encoded)| {
-        (*server, Auth { username, password, encoded })
-    });
+    let auths = registries
+        .iter()
+        .zip(&encoded)
+        .map(|(Registry { server, username, password }, encoded)| (*server, Auth { username, password, encoded }));
     json::write(&Config { auths: auths.collect() })
 }
 

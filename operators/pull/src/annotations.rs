@@ -34,11 +34,17 @@ konverge_jobs::annotations! {
     KEYS = "zopp.dev/keys" on SECRET, otherwise: "The Secret gets all keys.";
     /// The same for either store.
     SELECTED = "pull.konverge.dev/keys" on SECRET, otherwise: "The Secret gets all keys.";
+    /// `true`: the Secret stays as it is.
+    PAUSE = "pull.konverge.dev/pause" on SECRET, otherwise: "The Secret is not paused.";
+    /// Asks the source at once and compares the Secret with it, as every change of the Secret does. `kubectl konverge sync` writes the time.
+    SYNC_NOW = "pull.konverge.dev/sync-now" on SECRET;
     /// Written by the operator: the authenticated record of the zopp state that it accepted. A restarted operator reads it before its first request
     /// to zopp. Do not edit it. The operator writes a removed record again.
     RECORD = "konverge.dev/zopp-record" on SECRET, otherwise: "It is ignored and written again.";
-    /// Written by the operator on a Secret that it makes for a custom resource: whose the Secret is, and which source gave which keys. Do not edit it.
-    TARGET_RECORD = "pull.konverge.dev/record" on SECRET, otherwise: "The Secret counts as one that somebody else made.";
+    /// Written by the operator. On a Secret that it makes for a custom resource: whose the Secret is, and which source gave which keys and which version.
+    /// On an annotated Secret from Vault: the version. Do not edit it.
+    TARGET_RECORD = "pull.konverge.dev/record" on SECRET,
+        otherwise: "A Secret of a custom resource counts as one that somebody else made. The version counts as unknown.";
 }
 
 /// Annotations of the original operator and of the CLI that request nothing of this operator.
@@ -73,6 +79,8 @@ pub enum Declaration {
     Incomplete(Vec<&'static str>),
     /// The annotations cannot be used for this cause. Its data stays as it is.
     Invalid(String),
+    /// The Secret is paused. Its data stays as it is.
+    Paused,
     /// This is requested, by the annotations or by a custom resource.
     Bound(Arc<Wanted>),
 }
@@ -82,7 +90,7 @@ impl Declaration {
     pub fn wanted(&self) -> Option<&Arc<Wanted>> {
         match self {
             Self::Bound(wanted) => Some(wanted),
-            Self::Incomplete(_) | Self::Invalid(_) => None,
+            Self::Incomplete(_) | Self::Invalid(_) | Self::Paused => None,
         }
     }
 }
@@ -90,9 +98,11 @@ impl Declaration {
 /// Reads the annotations. `None` if the Secret requests no sync: it is never read. Values are taken as they are; a value of nothing but white space
 /// counts as empty.
 pub fn declaration(annotations: &BTreeMap<String, String>) -> Option<Declaration> {
-    let is_synced = annotations.get(SYNC).map(String::as_str) == Some("true");
+    let is_true = |name| annotations.get(name).is_some_and(|value| value == "true");
+    let is_synced = is_true(SYNC);
     match annotations.get(FROM) {
         None if !is_synced => return None,
+        _ if is_true(PAUSE) => return Some(Declaration::Paused),
         None => {}
         Some(_) if is_synced => {
             return Some(Declaration::Invalid(format!("both {FROM} and {SYNC} are set, and a Secret has one source")));
@@ -164,6 +174,17 @@ mod tests {
         assert!(matches!(&both, Some(Declaration::Invalid(cause)) if cause.contains(SYNC)), "{both:?}");
         let off = read(&[(SYNC, "false"), (FROM, "vault://secret/db")]);
         assert!(matches!(off, Some(Declaration::Bound(_))));
+    }
+
+    #[test]
+    fn a_secret_is_paused_whatever_it_declares() {
+        for (pause, expected) in [("true", true), ("false", false), ("", false)] {
+            for declared in [(FROM, "vault://secret/db"), (FROM, "nothing"), (SYNC, "true")] {
+                let read = read(&[declared, (PAUSE, pause)]).unwrap();
+                assert_eq!(read == Declaration::Paused, expected, "{declared:?} {pause:?}");
+            }
+        }
+        assert_eq!(read(&[(PAUSE, "true")]), None);
     }
 
     fn all_of(from: &str) -> Declaration {

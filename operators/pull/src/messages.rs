@@ -8,6 +8,7 @@ use konverge_core::{
 
 use crate::{
     allow,
+    annotations::PAUSE,
     bindings::SecretRef,
     plan::{Problem, SECRET_SIZE_LIMIT},
     reasons,
@@ -131,6 +132,11 @@ pub fn invalid_spec(cause: &str) -> Statement {
 /// The object is suspended.
 pub fn suspended() -> Statement {
     failure(reasons::SUSPENDED, "spec.suspend is true, so the Secret stays as it is".to_owned())
+}
+
+/// An annotation pauses the Secret.
+pub fn paused() -> Statement {
+    failure(reasons::PAUSED, format!("{PAUSE} is true, so the Secret stays as it is. Remove it to go on"))
 }
 
 /// An older object makes the same Secret.
@@ -257,7 +263,7 @@ pub fn problem(reference: &Reference, problem: &Problem) -> Statement {
         }
         Problem::WentBack { applied, stated } => {
             let next = environment.map_or_else(
-                || "a server that lags catches up by itself. If the store was restored from a backup on purpose, restart the operator".to_owned(),
+                || "a server that lags catches up by itself. If the store was restored from a backup on purpose, write the secret there again".to_owned(),
                 |name| zopp_messages::accept_older(&name),
             );
             failure(

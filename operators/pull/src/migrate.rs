@@ -68,6 +68,7 @@ fn of_secret(annotations: &BTreeMap<String, String>, namespace: &str) -> Option<
         Declaration::Invalid(cause) => {
             migrated.lost.push(format!("{cause}. pull writes nothing until you change that"));
         }
+        Declaration::Paused => migrated.lost.push("it is paused, so pull writes nothing".to_owned()),
         Declaration::Bound(wanted) => {
             let [source] = &wanted.sources[..] else { return None };
             let environment = zopp::environment(&source.reference)?;

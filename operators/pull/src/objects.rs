@@ -55,6 +55,9 @@ pub(crate) const SHORTEST_REFRESH: Duration = Duration::from_secs(10);
 /// How soon an object looks again whether its target is free. Nothing tells it.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 
+/// How often an object records at least that its Secret is as its sources are, while nothing else happens.
+pub(crate) const RECORD_VERIFIED_EVERY: Duration = Duration::from_hours(1);
+
 /// How soon a Secret is read again that another writer has changed meanwhile.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
@@ -96,8 +99,8 @@ pub trait Requests: Object + Resource<DynamicType = ()> + HasStatus<Status: Cust
     /// Returns the reason of this kind's conditions for a reason of this operator.
     fn reason(reason: &'static str) -> &'static str;
 
-    /// Records what the Secret holds.
-    fn record(status: &mut Self::Status, target: &str, record: Option<&TargetRecord>);
+    /// Records what the Secret holds, and when the sources last confirmed this. `None` if the Secret is not in sync.
+    fn record(status: &mut Self::Status, target: &str, record: Option<&TargetRecord>, verified: Option<Timestamp>);
 }
 
 /// Returns whether a Secret can have this name.
@@ -245,9 +248,13 @@ impl Objects {
         };
         let Some(binding) = self.bindings.get(&target) else { return Ok(next) };
         let record = binding.record.as_deref().and_then(TargetRecord::read);
-        context.status(|status| K::record(status, &target.name, record.as_ref()));
+        let verified = self.pull.verified_ago(&binding).and_then(|ago| now().checked_sub(ago).ok());
+        context.status(|status| K::record(status, &target.name, record.as_ref(), verified));
         Self::say(context, object, &binding.said)?;
-        Ok(next)
+        Ok(match next {
+            Action::Done => Action::After(RECORD_VERIFIED_EVERY),
+            next => next,
+        })
     }
 
     /// Puts the statements into the status.

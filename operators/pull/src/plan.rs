@@ -399,8 +399,7 @@ impl<'a> Draft<'a> {
             return (keys.values.into_iter().map(|(name, value)| (name, Held::Found(value))).collect(), false);
         };
         self.needs_contents |= template.keeps_source_keys && !keys.withheld.is_empty();
-        let Rendered { data, unmade, is_incomplete } =
-            template.render(keys, SECRET_SIZE_LIMIT, |key| self.held(key));
+        let Rendered { data, unmade, is_incomplete } = template.render(keys, SECRET_SIZE_LIMIT, |key| self.held(key));
         self.needs_contents |= !unmade.is_empty();
         // The failure of the source is told already.
         let told = unmade.into_iter().filter(|(_, cause)| !matches!(cause, Unmade::Withheld(_)));
@@ -420,7 +419,10 @@ pub fn rollback(upstream: &Snapshot, before: Option<&Revision>, accepted: Option
     let follows = match upstream.succession {
         Succession::Unproven => false,
         Succession::Proven(_) => stated.identity > last.identity,
-        Succession::Any => true,
+        Succession::NotEarlier if stated.identity < last.identity && stated.number < last.number => {
+            return Some(Problem::WentBack { applied: last.number, stated: stated.number });
+        }
+        Succession::NotEarlier | Succession::Any => true,
     };
     (!follows).then(|| Problem::Replaced { applied: last.identity.clone(), stated: stated.identity.clone() })
 }

@@ -20,10 +20,14 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    annotations::{Declaration, ENVIRONMENT, FROM, PROJECT, RECORD, SYNC, WORKSPACE, declaration},
+    annotations::{Declaration, ENVIRONMENT, FROM, PAUSE, PROJECT, RECORD, SYNC, SYNC_NOW, WORKSPACE, declaration},
     config::{Config, PROGRAM},
     messages,
-    objects::{secret_pull::SecretPull, secret_source::SecretSource, zopp_secret_sync::ZoppSecretSync},
+    objects::{
+        secret_pull::SecretPull,
+        secret_source::{ClusterSecretSource, SecretSource},
+        zopp_secret_sync::ZoppSecretSync,
+    },
     reasons,
     reconcile::FIELD_MANAGER,
     zopp::{SCHEME, messages as zopp_messages, record::read_unverified},
@@ -46,14 +50,17 @@ impl Job for Pull {
         let objects = [
             ApiResource::erase::<SecretPull>(&()),
             ApiResource::erase::<SecretSource>(&()),
+            ApiResource::erase::<ClusterSecretSource>(&()),
             ApiResource::erase::<ZoppSecretSync>(&()),
         ];
-        let [pulls, sources, syncs] = objects.map(|resource| Kind::namespaced(resource, Detail::Whole));
+        let [pulls, sources, cluster_sources, syncs] =
+            objects.map(|resource| Kind::namespaced(resource, Detail::Whole));
         let secrets = Kind::namespaced(ApiResource::erase::<Secret>(&()), Detail::Metadata);
         vec![
             secrets,
             Kind { short: &["spull"], ..pulls },
             Kind { short: &["ssrc"], ..sources },
+            Kind { short: &["cssrc"], is_namespaced: false, ..cluster_sources },
             Kind { short: &["zss"], ..syncs },
         ]
     }
@@ -70,7 +77,7 @@ impl Job for Pull {
     }
 
     async fn explain(&self, _: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact> {
-        if kind.resource.kind == SecretSource::kind(&()) {
+        if [SecretSource::kind(&()), ClusterSecretSource::kind(&())].contains(&(&*kind.resource.kind).into()) {
             return Vec::new();
         }
         let keys = keys(&object.metadata);
@@ -93,22 +100,13 @@ impl Job for Pull {
         action: &RequestedAction,
     ) -> Result<(&'static str, Value), Failure> {
         let is_secret = object.types.as_ref().is_none_or(|types| types.kind == "Secret");
+        let (sync, pause) = if is_secret { (SYNC_NOW, PAUSE) } else { (RECONCILE_AT, PAUSED) };
         match action {
-            RequestedAction::Sync(token) if !is_secret => return Ok((RECONCILE_AT, token.clone().into())),
-            RequestedAction::Pause if !is_secret => return Ok((PAUSED, "true".into())),
-            RequestedAction::Resume if !is_secret => return Ok((PAUSED, Value::Null)),
-            _ => {}
+            RequestedAction::Sync(token) => Ok((sync, token.clone().into())),
+            RequestedAction::Pause => Ok((pause, "true".into())),
+            RequestedAction::Resume => Ok((pause, Value::Null)),
+            RequestedAction::Adopt(_) | RequestedAction::Release => Err(action.unsupported(self.name())),
         }
-        Err(Failure::Failed(match action {
-            RequestedAction::Adopt(_) | RequestedAction::Release => return Err(action.unsupported(self.name())),
-            RequestedAction::Sync(_) => {
-                "pull needs no request: it follows its source, and polls it at each --poll-interval or --vault-interval. A new label on the Secret makes it ask again at once"
-                    .to_owned()
-            }
-            RequestedAction::Pause | RequestedAction::Resume => {
-                format!("pull cannot be paused; without {SYNC} and {FROM} the Secret stays as it is")
-            }
-        }))
     }
 }
 
@@ -230,6 +228,10 @@ fn health(metadata: &ObjectMeta) -> Option<ObjectHealth> {
         Declaration::Invalid(cause) => {
             let statement = messages::invalid_annotation(&cause);
             Some(ObjectHealth::new(statement.reason, Grade::Wrong, statement.text))
+        }
+        Declaration::Paused => {
+            let statement = messages::paused();
+            Some(ObjectHealth::new(statement.reason, Grade::Paused, statement.text))
         }
         Declaration::Bound(wanted) => {
             let references = wanted.sources.iter().map(|source| source.reference.to_string());

@@ -38,6 +38,8 @@ konverge_jobs::reasons! {
     INVALID_SPEC = "InvalidSpec" on OBJECTS, next: "Correct the field that the condition names.";
     /// The object is suspended. The Secret stays as it is.
     SUSPENDED = "Suspended" on OBJECTS, next: "Set `spec.suspend` to false.";
+    /// `pull.konverge.dev/pause` is `true`. The Secret stays as it is.
+    PAUSED = "Paused" on SECRET, next: "Remove `pull.konverge.dev/pause` to go on.";
     /// An older object makes the same Secret.
     TARGET_TAKEN = "TargetTaken" on OBJECTS, next: "Name another Secret, or delete the object that the condition names.";
     /// The Secret was not made by this operator for the object, or belongs to Kubernetes or Helm. It stays as it is.

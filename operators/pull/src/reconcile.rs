@@ -34,7 +34,7 @@ use self::{
     sources::{Answer, Memory, fetch, given, parts, record},
 };
 use crate::{
-    annotations::{RECORD, TARGET_RECORD, declaration},
+    annotations::declaration,
     bindings::{Binding, Bindings, Learned, Reverts, SecretRef},
     hub::{Hub, Stated},
     messages,
@@ -147,6 +147,13 @@ impl Pull {
             (None, Ok(_)) => {}
         }
         Ok(Next::Done)
+    }
+
+    /// Returns how long ago the stores last confirmed what the Secret holds, or `None` if it is not in sync.
+    pub fn verified_ago(&self, binding: &Binding) -> Option<Duration> {
+        let hubs: Vec<_> = binding.hubs.iter().map(Result::as_ref).collect::<Result<_, _>>().ok()?;
+        let longest = hubs.iter().map(|hub| hub.age()).max();
+        longest.filter(|_| is_in_sync(binding, &hubs))
     }
 
     /// Syncs the Secret with its contents.
@@ -384,11 +391,9 @@ impl Pull {
         seen: Option<&Version>,
     ) -> Result<Option<Version>, ApplyError> {
         let Run { key: SecretRef { namespace, name }, binding, wanted, hubs } = run;
-        let (annotation, mut metadata) = match &wanted.made {
-            Some(made) => (TARGET_RECORD, made.metadata.clone()),
-            None => (RECORD, SecretMetadata::default()),
-        };
-        metadata.annotations.extend(record.map(|record| (annotation.to_owned(), record.to_owned())));
+        let mut metadata = wanted.made.as_ref().map_or_else(SecretMetadata::default, |made| made.metadata.clone());
+        let annotation = wanted.record_annotation().to_owned();
+        metadata.annotations.extend(record.map(|record| (annotation, record.to_owned())));
         let written = match (seen, &binding.uid) {
             (None, _) if wanted.made.is_some() => {
                 let created = self.applier.create(namespace, name, &metadata, desired).await?;

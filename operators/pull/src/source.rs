@@ -83,6 +83,11 @@ pub trait Upstream: Send + Sync {
     fn record(&self, _snapshot: &Snapshot) -> Option<String> {
         None
     }
+
+    /// Returns the revision that the Secret with this record holds. Anybody may have written the record, so it counts for this Secret alone.
+    fn recorded(&self, _record: &str) -> Option<Revision> {
+        None
+    }
 }
 
 /// A state of a content.
@@ -112,6 +117,8 @@ pub enum Succession {
     Unproven,
     /// An applied one with a smaller identity, which this serial number proves. Identities sort by time.
     Proven(u64),
+    /// Any but an applied one with a larger identity and a larger number. Identities sort by time.
+    NotEarlier,
     /// Any.
     Any,
 }

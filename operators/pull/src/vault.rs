@@ -14,6 +14,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::OptionFuture;
+use k8s_openapi::jiff::Timestamp;
 use konverge_apply::Statement;
 use konverge_core::{
     digest::DigestKey,
@@ -179,6 +180,17 @@ impl Upstream for Path {
     fn answered(&self) -> Option<Instant> {
         self.state().watch.as_ref()?.known().verified
     }
+
+    fn record(&self, snapshot: &Snapshot) -> Option<String> {
+        let Revision { identity, number, .. } = &snapshot.revision;
+        // A pinned version never goes back, and an engine of version 1 has no versions.
+        (self.version.is_none() && !identity.is_empty()).then(|| format!("version {number} of {identity}"))
+    }
+
+    fn recorded(&self, record: &str) -> Option<Revision> {
+        let (number, identity) = record.strip_prefix("version ")?.split_once(" of ")?;
+        Some(Revision { identity: identity.to_owned(), number: number.parse().ok()?, fingerprint: None })
+    }
 }
 
 impl Path {
@@ -243,13 +255,11 @@ fn snapshot(secret: Secret) -> Snapshot {
     // A version that was written again after its metadata were deleted has the same number and another time.
     let (number, created) = version.map_or((0, String::new()), |version| (version.number, version.created));
     let fingerprint = if created.is_empty() { fingerprint(&content) } else { HASHER.hash_one(&created) };
+    // With as many digits as each other time, times sort as texts do.
+    let identity = created.parse::<Timestamp>().map_or(created, |created| format!("{created:.9}"));
     Snapshot {
-        revision: Revision {
-            identity: created,
-            number: number.try_into().unwrap_or(i64::MAX),
-            fingerprint: Some(fingerprint),
-        },
-        succession: Succession::Any,
+        revision: Revision { identity, number: number.try_into().unwrap_or(i64::MAX), fingerprint: Some(fingerprint) },
+        succession: Succession::NotEarlier,
         tag: None,
         remark: None,
         values: content.into_values(),
@@ -295,7 +305,7 @@ fn deleted(location: &Location, version: &VersionState) -> Failure {
 fn went_back(location: &Location, version: &VersionState, read: &VersionState) -> Failure {
     let text = format!(
         "Vault states version {} of {location} of {} and version {} of {} was read before; a server that lags behind catches up by itself. After an \
-         intended restore of Vault from a backup, restart the operator",
+         intended restore of Vault from a backup, write the secret in Vault again",
         version.number, version.created, read.number, read.created
     );
     Failure { cause: Cause::Broken, ..refused("WentBack", reasons::SOURCE_WENT_BACK, &text) }

@@ -11,6 +11,7 @@ use crate::{
     select::Selection,
     source::Reference,
     template::SecretTemplate,
+    zopp,
 };
 
 /// Types of Secrets that belong to Kubernetes or Helm. They are never filled.
@@ -125,10 +126,15 @@ impl Wanted {
         Self { sources: vec![WantedSource { reference, selection, is_optional: false }], made: None }
     }
 
+    /// Returns the name of the annotation with the record of such a Secret.
+    pub fn record_annotation(&self) -> &'static str {
+        let is_of_zopp = |source: &WantedSource| source.reference.scheme() == zopp::SCHEME;
+        if self.made.is_none() && self.sources.iter().all(is_of_zopp) { RECORD } else { TARGET_RECORD }
+    }
+
     /// Returns the record on an object with this metadata, if such a Secret has one.
     pub fn recorded<'a>(&self, metadata: &'a ObjectMeta) -> Option<&'a String> {
-        let name = if self.made.is_some() { TARGET_RECORD } else { RECORD };
-        metadata.annotations.as_ref()?.get(name)
+        metadata.annotations.as_ref()?.get(self.record_annotation())
     }
 
     /// Returns the reason why an existing Secret may not be filled, or `None` if it may.

@@ -53,6 +53,7 @@ impl Subscriptions {
         let sources = match declared {
             Declaration::Incomplete(missing) => return vec![Err(Arc::new(messages::incomplete(missing)))],
             Declaration::Invalid(cause) => return vec![Err(Arc::new(messages::invalid_annotation(cause)))],
+            Declaration::Paused => return vec![Err(Arc::new(messages::paused()))],
             Declaration::Bound(wanted) => &wanted.sources,
         };
         let subscribe = |WantedSource { reference, .. }: &WantedSource| {
@@ -107,7 +108,11 @@ impl EventHandler<PartialObjectMeta<Secret>> for SecretHandler {
         self.wake_connections(key);
         let annotations = object.metadata.annotations.unwrap_or_default();
         let declared = declaration(&annotations);
-        let record = annotations.get(if declared.is_some() { RECORD } else { TARGET_RECORD }).cloned();
+        let record = match &declared {
+            Some(declared) => declared.wanted().map_or(RECORD, |wanted| wanted.record_annotation()),
+            None => TARGET_RECORD,
+        };
+        let record = annotations.get(record).cloned();
         let proofs = record.iter().flat_map(|record| proofs(record, declared.is_none()));
         proofs.for_each(|proof| self.sources.recall(&proof));
         let bound = self.bindings.get(key);

@@ -40,9 +40,9 @@ fn broken(package: &str, room: &str, dependency: &str, other: &str) -> Option<&'
     match (room, other) {
         ("crates", "stores" | "operators" | "bins") => Some("the framework knows no store and no job"),
         ("stores", "operators" | "bins") => Some("a store knows no job"),
-        ("stores", "crates") if !FOR_STORES.contains(&dependency) => {
-            Some("a store knows of the framework only its core, its formats of texts, its way to an endpoint and the version")
-        }
+        ("stores", "crates") if !FOR_STORES.contains(&dependency) => Some(
+            "a store knows of the framework only its core, its formats of texts, its way to an endpoint and the version",
+        ),
         ("crates", _) if package == "konverge-endpoint" && KUBERNETES.contains(&dependency) => {
             Some("stores use it, and they know no Kubernetes")
         }

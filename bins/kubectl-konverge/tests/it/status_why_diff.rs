@@ -139,13 +139,13 @@ async fn what_pull_tells_is_what_the_secret_shows() {
         .says(&["secret/bound pull Pending zopp://acme/shop/prod", "secret/half pull InvalidAnnotation"]);
     world.run("why secret/half").await.ends(1).says(&["annotation missing or empty: zopp.dev/workspace"]);
     world.run("why secret/bound").await.ends(1).says(&["its keys none yet"]);
-    for (line, says) in [
-        ("sync secret/bound", "pull needs no request"),
-        ("pause secret/bound", "pull cannot be paused"),
-        ("diff secret/bound", "only the operator has the keys"),
-    ] {
-        world.run(line).await.ends(2).says(&[says]);
-    }
+    world.run("diff secret/bound").await.ends(2).says(&["only the operator has the keys"]);
+    world.run("sync secret/bound").await.ends(0).says(&["a sync is requested"]);
+    world.run("pause secret/bound").await.ends(0).says(&["secret/bound is paused for pull"]);
+    world.run("why secret/bound").await.ends(1).says(&["Paused", "pull.konverge.dev/pause is true"]);
+    world.run("sync secret/bound").await.ends(2).says(&["is paused"]);
+    world.run("resume secret/bound").await.ends(0).says(&["secret/bound is resumed for pull"]);
+    world.run("why secret/bound").await.ends(1).says(&["Pending"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ mod template;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
 use konverge::{CustomStatus, Status};
 use konverge_apply::SecretMetadata;
 use kube::{CustomResource, KubeSchema, Resource, ResourceExt};
@@ -14,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 pub use self::template::{FileSpec, FormatSpec, RegistrySpec, TemplateSpec};
-use super::{Request, Requests, check_annotations, is_valid_target};
+use super::{RECORD_VERIFIED_EVERY, Request, Requests, check_annotations, is_valid_target};
 use crate::{
     bindings::SecretRef,
     config::parse_duration,
@@ -203,7 +204,11 @@ pub struct SecretPullStatus {
     /// When the operator last saw the Secret hold something new.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time")]
-    pub last_change_time: Option<k8s_openapi::jiff::Timestamp>,
+    pub last_change_time: Option<Timestamp>,
+    /// When the sources last confirmed what the Secret holds, as of the last hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "time")]
+    pub last_verified_time: Option<Timestamp>,
     /// The generation that the operator processed last, and the condition Ready.
     #[serde(flatten)]
     pub standard: Status,
@@ -343,7 +348,7 @@ impl Requests for SecretPull {
         reason
     }
 
-    fn record(status: &mut SecretPullStatus, target: &str, record: Option<&TargetRecord>) {
+    fn record(status: &mut SecretPullStatus, target: &str, record: Option<&TargetRecord>, verified: Option<Timestamp>) {
         let count = |keys: usize| u32::try_from(keys).unwrap_or(u32::MAX);
         status.target = Some(target.to_owned());
         let Some(record) = record else { return };
@@ -356,9 +361,18 @@ impl Requests for SecretPull {
             })
             .collect();
         let keys = Some(count(record.sources.iter().map(|source| source.keys.len()).sum()));
-        if (&sources, keys) != (&status.sources, status.keys) {
+        let is_changed = (&sources, keys) != (&status.sources, status.keys);
+        if is_changed {
             (status.sources, status.keys) = (sources, keys);
             status.last_change_time = Some(super::now());
+        }
+        let is_old = |last: Timestamp, at: Timestamp| {
+            at.duration_since(last).as_secs_f64() >= RECORD_VERIFIED_EVERY.as_secs_f64()
+        };
+        if let Some(at) = verified
+            && (is_changed || status.last_verified_time.is_none_or(|last| is_old(last, at)))
+        {
+            status.last_verified_time = Some(at);
         }
     }
 }

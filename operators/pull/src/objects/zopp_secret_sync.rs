@@ -8,6 +8,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
 use konverge::{CustomStatus, Status};
 use konverge_apply::SecretMetadata;
 use konverge_zopp_client::EnvironmentName;
@@ -97,7 +98,7 @@ pub struct ZoppSecretSyncStatus {
     /// When the operator last saw the Secret hold something new.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::secret_pull::time")]
-    pub last_sync_time: Option<k8s_openapi::jiff::Timestamp>,
+    pub last_sync_time: Option<Timestamp>,
     /// The version of the environment in the Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_sync_version: Option<i64>,
@@ -188,7 +189,7 @@ impl Requests for ZoppSecretSync {
         }
     }
 
-    fn record(status: &mut ZoppSecretSyncStatus, _: &str, record: Option<&TargetRecord>) {
+    fn record(status: &mut ZoppSecretSyncStatus, _: &str, record: Option<&TargetRecord>, _: Option<Timestamp>) {
         let Some([source]) = record.map(|record| &record.sources[..]) else { return };
         let (version, count) = (Some(source.version), i32::try_from(source.keys.len()).ok());
         if (version, count) != (status.last_sync_version, status.secret_count) {

@@ -98,12 +98,9 @@ fn text(value: &SecretValue) -> String {
 fn outcome(plan: Plan<'_>) -> (Outcome, Vec<Problem>) {
     let outcome = match plan.action {
         Action::Nothing => Outcome::Nothing,
-        Action::Apply(desired) => Outcome::Apply(
-            desired
-                .into_iter()
-                .map(|(key, value)| (key.into_owned(), text(value.borrow())))
-                .collect(),
-        ),
+        Action::Apply(desired) => {
+            Outcome::Apply(desired.into_iter().map(|(key, value)| (key.into_owned(), text(value.borrow()))).collect())
+        }
         Action::Keep => Outcome::Keep,
         Action::ConfirmEmpty => Outcome::ConfirmEmpty,
         Action::ReadFirst => Outcome::ReadFirst,
@@ -208,7 +205,14 @@ fn an_older_version_and_a_replaced_environment_are_refused() {
     let upstream = Snapshot { succession: Succession::Any, ..snapshot(4, &[], &[]) };
     assert_eq!(rollback(&upstream, None, Some(&revision("environment-2", 9))), None);
     let went_back = Problem::WentBack { applied: 9, stated: 4 };
-    assert_eq!(rollback(&upstream, None, Some(&revision(ENVIRONMENT, 9))), Some(went_back));
+    assert_eq!(rollback(&upstream, None, Some(&revision(ENVIRONMENT, 9))), Some(went_back.clone()));
+    // There, it has a later time. An older version has an earlier time and a smaller number.
+    let upstream = Snapshot { succession: Succession::NotEarlier, ..snapshot(4, &[], &[]) };
+    for (identity, number, expected) in
+        [("environment-0", 9, None), ("environment-2", 3, None), ("environment-2", 9, Some(went_back))]
+    {
+        assert_eq!(rollback(&upstream, None, Some(&revision(identity, number))), expected, "{identity} {number}");
+    }
 }
 
 #[test]

@@ -53,12 +53,20 @@ pub(super) fn parts<'a>(
     given: &'a [Option<SourceRecord>],
     memory: Memory<'_>,
 ) -> Vec<Part<'a>> {
-    let part = |(number, source): (usize, &'a WantedSource)| Part {
-        selection: &source.selection,
-        is_optional: source.is_optional,
-        snapshot: answers[number].as_deref().ok(),
-        accepted: run.hubs[number].upstream().accepted().filter(|_| memory.knows_accepted),
-        given: given[number].as_ref().map(|given| &given.keys),
+    let part = |(number, source): (usize, &'a WantedSource)| {
+        let upstream = run.hubs[number].upstream();
+        let proof = match &run.wanted.made {
+            Some(_) => given[number].as_ref().and_then(|given| given.proof.as_deref()),
+            None => memory.recorded,
+        };
+        let accepted = || upstream.accepted().or_else(|| upstream.recorded(proof?));
+        Part {
+            selection: &source.selection,
+            is_optional: source.is_optional,
+            snapshot: answers[number].as_deref().ok(),
+            accepted: memory.knows_accepted.then(accepted).flatten(),
+            given: given[number].as_ref().map(|given| &given.keys),
+        }
     };
     run.wanted.sources.iter().enumerate().map(part).collect()
 }

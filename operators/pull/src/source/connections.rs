@@ -257,6 +257,10 @@ impl Upstream for Through {
     fn record(&self, snapshot: &Snapshot) -> Option<String> {
         self.upstream().ok()?.record(snapshot)
     }
+
+    fn recorded(&self, record: &str) -> Option<Revision> {
+        self.upstream().ok()?.recorded(record)
+    }
 }
 
 #[cfg(test)]

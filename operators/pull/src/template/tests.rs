@@ -33,9 +33,7 @@ fn rendered(template: &SecretTemplate) -> Result {
     };
     let Rendered { data, unmade, is_incomplete } =
         template.render(sources, LIMIT, |key| (key == "kept" || key == "token").then_some(&old));
-    let text = |value: Held<'_>| {
-        String::from_utf8(Borrow::<SecretValue>::borrow(&value).expose().to_vec()).unwrap()
-    };
+    let text = |value: Held<'_>| String::from_utf8(Borrow::<SecretValue>::borrow(&value).expose().to_vec()).unwrap();
     (data.into_iter().map(|(key, value)| (key.into_owned(), text(value))).collect(), unmade, is_incomplete)
 }
 
@@ -47,7 +45,10 @@ fn a_key_is_made_of_the_keys_of_the_sources() {
         (file(&["user", "db-*"]), r#"{"user":"me","db-host":"db","db-port":"5432"}"#),
         (file(&["db-*", "db-host"]), r#"{"db-host":"db","db-port":"5432"}"#),
         (file(&["none-*"]), "{}"),
-        (registry("p-${db-port}"), r#"{"auths":{"ghcr.io":{"username":"me","password":"p-5432","auth":"bWU6cC01NDMy"}}}"#),
+        (
+            registry("p-${db-port}"),
+            r#"{"auths":{"ghcr.io":{"username":"me","password":"p-5432","auth":"bWU6cC01NDMy"}}}"#,
+        ),
     ] {
         let expected = (vec![("made".to_owned(), expected.to_owned())], vec![], false);
         assert_eq!(rendered(&template(&[("made", output)])), expected);

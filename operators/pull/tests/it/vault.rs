@@ -264,3 +264,61 @@ fn the_flags_of_vault_are_those_of_the_other_operators() {
     let flags = Config::try_parse_from(line).unwrap().vault.flags().unwrap();
     assert_eq!((&*flags.role, &*flags.mount, &*flags.address), ("r", "k8s/a", "http://v:8200"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_state_is_refused_after_a_restart_until_the_secret_is_written_again() {
+    // A Vault that was restored from a backup is one that has not seen the later writes.
+    let restored = Stage::new().await;
+    restored.write("secret/data/db", json!({ "A": "old" })).await;
+    let stage = Stage::new().await;
+    stage.write("secret/data/db", json!({ "A": "1" })).await;
+    stage.write("secret/data/db", json!({ "A": "2" })).await;
+    stage.bind("db", "vault://secret/db").await;
+    let operator = stage.operator().await;
+    stage.world.holds("db", &[("A", "2")]).await;
+    drop(operator);
+
+    let stage = Stage { world: stage.world, ..restored };
+    let _operator = stage.operator().await;
+    let text = stage.world.told("db", "SourceWentBack").await;
+    assert!(text.contains("write the secret there again"), "{text}");
+    stage.world.holds("db", &[("A", "2")]).await;
+    stage.write("secret/data/db", json!({ "A": "3" })).await;
+    stage.world.holds("db", &[("A", "3")]).await;
+    stage.vault.request("DELETE", "secret/metadata/db", &json!({})).await.unwrap();
+    stage.write("secret/data/db", json!({ "A": "4" })).await;
+    stage.world.holds("db", &[("A", "4")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_paused_and_compared_at_once_on_request() {
+    let stage = Stage::new().await;
+    stage.write("secret/data/db", json!({ "A": "1" })).await;
+    let from = json!({ "pull.konverge.dev/from": "vault://secret/db" });
+    let with = |name: &str, value: &str| {
+        let mut annotations = from.clone();
+        annotations[name] = value.into();
+        annotations
+    };
+    stage.world.annotate("db", from.clone()).await;
+    let operator = stage.operator().await;
+    stage.world.holds("db", &[("A", "1")]).await;
+    stage.world.annotate("db", with("pull.konverge.dev/pause", "true")).await;
+    assert!(stage.world.told("db", "Paused").await.contains("Remove it to go on"));
+    stage.write("secret/data/db", json!({ "A": "2" })).await;
+    tokio::time::sleep(2 * INTERVAL).await;
+    stage.world.holds("db", &[("A", "1")]).await;
+    stage.world.annotate("db", from.clone()).await;
+    stage.world.holds("db", &[("A", "2")]).await;
+
+    operator.settled().await;
+    for value in ["one", "two"] {
+        let before = stage.front.count();
+        stage.world.annotate("db", with("pull.konverge.dev/sync-now", value)).await;
+        until("Vault is read", async || match stage.requests(before, "secret/data/db") {
+            0 => Err("not yet".to_owned()),
+            _ => Ok(()),
+        })
+        .await;
+    }
+}

@@ -24,15 +24,50 @@ fn a_made_key_follows_its_sources_or_stays() {
     let (one, other) = ([("A", "7")], [("A", "8"), ("B", "9")]);
     let (gave_one, gave_other) = (&["A"][..], &["B"][..]);
     for (name, first, second, contents, expected, problems) in [
-        ("both answer", (Some(&one[..]), gave_one), (Some(&other[..]), gave_other), held(), apply(&[("URL", "7@9")]), None),
-        ("the Secret is new", (Some(&one), gave_one), (Some(&other), gave_other), absent(), apply(&[("URL", "7@9")]), None),
+        (
+            "both answer",
+            (Some(&one[..]), gave_one),
+            (Some(&other[..]), gave_other),
+            held(),
+            apply(&[("URL", "7@9")]),
+            None,
+        ),
+        (
+            "the Secret is new",
+            (Some(&one), gave_one),
+            (Some(&other), gave_other),
+            absent(),
+            apply(&[("URL", "7@9")]),
+            None,
+        ),
         // The second source has a key of this name, too, which does not count.
         ("the first is away", (None, gave_one), (Some(&other), gave_other), held(), Outcome::Nothing, None),
         ("the second is away", (Some(&one), gave_one), (None, gave_other), held(), Outcome::Nothing, None),
-        ("the Secret is gone and a source away", (Some(&one), gave_one), (None, gave_other), absent(), Outcome::Keep, None),
+        (
+            "the Secret is gone and a source away",
+            (Some(&one), gave_one),
+            (None, gave_other),
+            absent(),
+            Outcome::Keep,
+            None,
+        ),
         ("a key is lacking", (Some(&one), gave_one), (None, &[]), held(), Outcome::Nothing, Some(lacking("B"))),
-        ("a key is lacking from the beginning", (Some(&one), &[]), (None, &[]), absent(), Outcome::Keep, Some(lacking("B"))),
-        ("a source ends", (Some(&one), gave_one), (Some(&[]), gave_other), held(), Outcome::ConfirmEmpty, Some(lacking("B"))),
+        (
+            "a key is lacking from the beginning",
+            (Some(&one), &[]),
+            (None, &[]),
+            absent(),
+            Outcome::Keep,
+            Some(lacking("B")),
+        ),
+        (
+            "a source ends",
+            (Some(&one), gave_one),
+            (Some(&[]), gave_other),
+            held(),
+            Outcome::ConfirmEmpty,
+            Some(lacking("B")),
+        ),
     ] {
         let (outcome, found) = decide_two([first, second], &contents, circumstances);
         assert_eq!(outcome, expected, "{name}");
