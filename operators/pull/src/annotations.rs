@@ -34,6 +34,8 @@ konverge_jobs::annotations! {
     KEYS = "zopp.dev/keys" on SECRET, otherwise: "The Secret gets all keys.";
     /// The same for either store.
     SELECTED = "pull.konverge.dev/keys" on SECRET, otherwise: "The Secret gets all keys.";
+    /// `true`: where the chart's admission policy confines the operator, lets a `SecretPull` with `target.adopt` take the Secret over.
+    ADOPT = "pull.konverge.dev/adopt" on SECRET, otherwise: "The policy refuses the takeover.";
     /// `true`: the Secret stays as it is.
     PAUSE = "pull.konverge.dev/pause" on SECRET, otherwise: "The Secret is not paused.";
     /// Asks the source at once and compares the Secret with it, as every change of the Secret does. `kubectl konverge sync` writes the time.
