@@ -52,7 +52,7 @@ pub use job::{
     RequestedAction, Verdict,
 };
 pub use kind::{Detail, Kind};
-pub use migrate::{Migrate, Migrated, Migration, annotations};
+pub use migrate::{Listed, Migrate, Migrated, Migration, annotations};
 pub use operator::{Examined, Found, Installed, Objects, Operator, in_sync, named, operator_of};
 pub use permission::Permission;
 pub use text::{age, when};

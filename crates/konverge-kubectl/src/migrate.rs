@@ -2,11 +2,15 @@
 //!
 //! It reads with the person's permissions and writes nothing.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{
+    collections::{BTreeMap, HashSet},
+    process::ExitCode,
+};
 
 use clap::Args;
 use kube::{ResourceExt, core::DynamicObject};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     Cluster, Failure, Kind,
@@ -31,8 +35,30 @@ pub trait Migration: Send + Sync {
     /// The kinds of objects that can use it. The cluster need not have them all.
     fn kinds(&self) -> Vec<Kind>;
 
-    /// Returns the effect of a migration on an object, or `None` if the object does not use the tool. Pure.
-    fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated>;
+    /// Returns the effect of a migration on an object, or `None` if the object does not use the tool. `listed` has all objects, since one may name
+    /// another. Pure.
+    fn classify(&self, kind: &Kind, object: &DynamicObject, listed: &Listed) -> Option<Migrated>;
+}
+
+/// All objects of the kinds of a migration.
+#[derive(Default)]
+pub struct Listed(Vec<(Kind, DynamicObject)>);
+
+impl Listed {
+    /// Returns the object of a kind, such as `SecretStore`. An object without a namespace is found from every namespace.
+    pub fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&DynamicObject> {
+        let is_it = |object: &DynamicObject| {
+            object.name_any() == name && object.metadata.namespace.as_deref().is_none_or(|own| own == namespace)
+        };
+        self.0.iter().find(|(of, object)| of.resource.kind == kind && is_it(object)).map(|(_, object)| object)
+    }
+
+    /// Adds the objects of a kind. An object that is served in two versions counts once.
+    pub fn add(&mut self, kind: &Kind, objects: Vec<DynamicObject>) {
+        let uids: HashSet<_> = self.0.iter().filter_map(|(_, object)| object.uid()).collect();
+        let is_new = |object: &DynamicObject| object.uid().is_none_or(|uid| !uids.contains(&uid));
+        self.0.extend(objects.into_iter().filter(is_new).map(|object| (kind.clone(), object)));
+    }
 }
 
 /// The effect of a migration on an object.
@@ -43,6 +69,9 @@ pub struct Migrated {
     pub becomes: Vec<String>,
     /// The features that do not, each with the reason and the next step.
     pub lost: Vec<String>,
+    /// The objects that take its place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<Value>,
 }
 
 /// Prints what uses another tool in a cluster, what it becomes here, and what is lost.
@@ -57,6 +86,9 @@ pub struct Migrate {
     /// Write nothing, as in any case: migrate only reads
     #[arg(long)]
     dry_run: bool,
+    /// Print the objects that take the place of the tool's, as YAML for kubectl apply, and what is lost as comments
+    #[arg(long, conflicts_with = "output")]
+    manifests: bool,
     #[command(flatten)]
     connection: Connection,
     /// Form of what is printed
@@ -103,20 +135,22 @@ impl Migrate {
         let cluster = Cluster::of(&self.connection).await?;
         let mut report =
             Report { tool: migration.name(), page: migration.page(), objects: Vec::new(), errors: Vec::new() };
+        let mut listed = Listed::default();
         for kind in migration.kinds() {
             match cluster.list(&kind, self.connection.namespace.as_deref()).await {
-                Ok(objects) => {
-                    report.objects.extend(objects.iter().filter_map(|object| row(*migration, &kind, object)));
-                }
+                Ok(objects) => listed.add(&kind, objects),
                 // One kind that may not be seen hides no other.
                 Err(Failure::Forbidden(why)) => report.errors.push(why),
                 Err(failure) => return Err(failure),
             }
         }
+        let rows = listed.0.iter().filter_map(|(kind, object)| row(*migration, kind, object, &listed));
+        report.objects.extend(rows);
         for error in &report.errors {
             eprintln!("warning: {error}");
         }
-        print(self.output, &report, || render(&report))?;
+        let manifests = if self.manifests { Some(manifests(&report)?) } else { None };
+        print(self.output, &report, || manifests.unwrap_or_else(|| render(&report)))?;
         if !report.errors.is_empty() && report.objects.is_empty() {
             return Err(Failure::Forbidden("nothing was found, but not every kind could be listed".to_owned()));
         }
@@ -124,16 +158,38 @@ impl Migrate {
     }
 }
 
-fn row(migration: &dyn Migration, kind: &Kind, object: &DynamicObject) -> Option<Row> {
-    let migrated = migration.classify(kind, object)?;
+fn row(migration: &dyn Migration, kind: &Kind, object: &DynamicObject, listed: &Listed) -> Option<Row> {
+    let migrated = migration.classify(kind, object, listed)?;
     let namespace = object.namespace().unwrap_or_default();
     Some(Row { kind: kind.singular(), namespace, name: object.name_any(), migrated })
 }
 
+/// Writes the objects that take the place of the tool's, each behind what is lost with it.
+fn manifests(report: &Report) -> Result<String, Failure> {
+    let mut text = String::new();
+    for Row { kind, namespace, name, migrated } in &report.objects {
+        text.push_str(&format!("# {}{}\n", harmless(&format!("{kind}/{name}")), of_namespace(namespace)));
+        for sentence in &migrated.lost {
+            for line in wrapped(&harmless(sentence), WIDTH - INDENT) {
+                text.push_str(&format!("# LOST: {line}\n"));
+            }
+        }
+        for manifest in &migrated.manifests {
+            let yaml = serde_saphyr::to_string(manifest).map_err(|error| Failure::Failed(error.to_string()))?;
+            text.push_str(&format!("---\n{}\n", yaml.trim_end()));
+        }
+    }
+    Ok(text)
+}
+
+fn of_namespace(namespace: &str) -> String {
+    if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") }
+}
+
 fn render(report: &Report) -> String {
     let mut text = String::new();
-    for Row { kind, namespace, name, migrated: Migrated { becomes, lost } } in &report.objects {
-        text.push_str(&format!("{kind}/{name} in namespace {namespace}\n"));
+    for Row { kind, namespace, name, migrated: Migrated { becomes, lost, manifests } } in &report.objects {
+        text.push_str(&format!("{kind}/{name}{}\n", of_namespace(namespace)));
         for (head, sentences) in [("becomes", becomes), ("LOST", lost)] {
             for sentence in sentences {
                 let mut head = format!("  {head}");
@@ -142,6 +198,9 @@ fn render(report: &Report) -> String {
                     head.clear();
                 }
             }
+        }
+        if !manifests.is_empty() {
+            text.push_str("  --manifests prints it.\n");
         }
         text.push('\n');
     }
@@ -183,6 +242,7 @@ mod tests {
             migrated: Migrated {
                 becomes: vec!["followed".to_owned()],
                 lost: lost.iter().map(|&one| one.to_owned()).collect(),
+                manifests: Vec::new(),
             },
         };
         let report =

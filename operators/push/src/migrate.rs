@@ -1,6 +1,6 @@
 //! The migration from danieldonoghue/vault-sync-operator. Pure: `konverge migrate` lists the objects and prints the result.
 
-use konverge_kubectl::{Detail, Kind, Migrated, Migration};
+use konverge_kubectl::{Detail, Kind, Listed, Migrated, Migration};
 use kube::core::DynamicObject;
 
 use crate::{
@@ -33,7 +33,7 @@ impl Migration for VaultSyncOperator {
             .into()
     }
 
-    fn classify(&self, _: &Kind, object: &DynamicObject) -> Option<Migrated> {
+    fn classify(&self, _: &Kind, object: &DynamicObject, _: &Listed) -> Option<Migrated> {
         let annotations = object.metadata.annotations.clone().unwrap_or_default();
         let spec = parse_spec(&annotations);
         if spec.is_none() && !has_finalizer(&object.metadata) {
@@ -76,7 +76,7 @@ mod tests {
         let metadata =
             json!({ "name": "db", "namespace": "shop", "annotations": annotations, "finalizers": finalizers });
         let object: DynamicObject = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-        VaultSyncOperator.classify(&VaultSyncOperator.kinds()[1], &object)
+        VaultSyncOperator.classify(&VaultSyncOperator.kinds()[1], &object, &Listed::default())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, Secret},
 };
-use konverge_kubectl::{Detail, Kind, Migrated, Migration, annotations};
+use konverge_kubectl::{Detail, Kind, Listed, Migrated, Migration, annotations};
 use konverge_workload::WorkloadKind;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 
@@ -49,7 +49,7 @@ impl Migration for Reloader {
         workloads().into_iter().chain(sources()).collect()
     }
 
-    fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated> {
+    fn classify(&self, kind: &Kind, object: &DynamicObject, _: &Listed) -> Option<Migrated> {
         let [own, of_pods] = annotations(object);
         let program = program::flags(object);
         let used: Vec<(&str, &str)> = own
@@ -89,7 +89,7 @@ impl Migration for Wave {
         workloads()
     }
 
-    fn classify(&self, kind: &Kind, object: &DynamicObject) -> Option<Migrated> {
+    fn classify(&self, kind: &Kind, object: &DynamicObject, _: &Listed) -> Option<Migrated> {
         let [own, of_pods] = annotations(object);
         let finalizer = object.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == WAVE_FINALIZER);
         if !finalizer && !own.keys().any(|name| name.starts_with(WAVE_PREFIX)) {

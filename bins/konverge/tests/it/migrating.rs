@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use konverge_pull::objects::secret_pull::SecretPull;
 use konverge_testkit::{ControlPlane, Options};
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
@@ -105,4 +106,65 @@ async fn what_uses_another_tool_is_found_and_nothing_is_written() {
     let told = String::from_utf8(ran.stderr).unwrap();
     assert_eq!((ran.status.code(), told.contains("you may not list deployments")), (Some(2), true), "{told}");
     assert_eq!(versions().await, before, "it only reads");
+}
+
+/// The definition of a kind of another tool, of any form.
+fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
+    let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let version = json!({ "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": any } });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": {
+            "group": group, "scope": "Namespaced", "versions": [version],
+            "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase() },
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_objects_that_take_the_place_of_others_are_printed_and_the_api_server_takes_them() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let shop = plane.namespace("shop").await.unwrap();
+    for definition in [
+        definition("external-secrets.io", "v1beta1", "SecretStore", "secretstores"),
+        definition("external-secrets.io", "v1beta1", "ExternalSecret", "externalsecrets"),
+        definition("secrets.hashicorp.com", "v1beta1", "VaultStaticSecret", "vaultstaticsecrets"),
+    ] {
+        plane.apply(&definition.to_string()).await.unwrap();
+    }
+    let vault = json!({ "server": "https://vault:8200", "path": "secret", "auth": { "tokenSecretRef": { "name": "t", "key": "token" } } });
+    let eso = "external-secrets.io/v1beta1";
+    let store = json!({ "metadata": { "name": "vault" }, "spec": { "provider": { "vault": vault } } });
+    create(&plane, &shop, eso, "SecretStore", store).await;
+    let spec = json!({
+        "secretStoreRef": { "name": "vault" }, "dataFrom": [{ "extract": { "key": "shop/db" } }],
+        "target": { "immutable": true, "template": { "data": { "URL": "pg://{{ .user }}" } } },
+    });
+    create(&plane, &shop, eso, "ExternalSecret", json!({ "metadata": { "name": "db" }, "spec": spec })).await;
+    let spec = json!({ "mount": "secret", "path": "shop/api", "destination": { "name": "api" } });
+    let secret = json!({ "metadata": { "name": "api" }, "spec": spec });
+    create(&plane, &shop, "secrets.hashicorp.com/v1beta1", "VaultStaticSecret", secret).await;
+
+    let ran = migrate(&plane, &["external-secrets", "-n", &shop]);
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(ran.status.code(), Some(1), "something is lost: {said}");
+    assert!(said.contains("a SecretPull makes the Secret db of vault://secret/shop/db"), "{said}");
+    let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds");
+    for file in ["secretpulls.yaml", "secretsources.yaml"] {
+        plane.apply(&std::fs::read_to_string(format!("{crds}/{file}")).unwrap()).await.unwrap();
+    }
+    for (tool, code, parts) in [
+        ("external-secrets", 1, &["# LOST: target.immutable", "kind: SecretSource", "kind: SecretPull"][..]),
+        ("vault-secrets-operator", 0, &["kind: SecretPull"]),
+    ] {
+        let ran = migrate(&plane, &[tool, "-n", &shop, "--manifests"]);
+        let manifests = String::from_utf8(ran.stdout).unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{manifests}");
+        assert!(parts.iter().all(|part| manifests.contains(part)), "{manifests}");
+        plane.apply(&manifests).await.unwrap();
+    }
+    let pulls = Api::<SecretPull>::namespaced(plane.admin_client().await.unwrap(), &shop);
+    let names: Vec<_> = pulls.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["api", "db"]);
 }

@@ -21,7 +21,8 @@ use konverge_e2e::{binary, followed_deployment};
 use konverge_manage::api::v1::{OZGroup, OZGroupSpec};
 use konverge_openzro_testing::Double;
 use konverge_testkit::{
-    AuditLog, ControlPlane, Options, Process, ProcessSpec, RoleUse, free_port, http_get, until_true as until,
+    AuditLog, ControlPlane, Options, Process, ProcessSpec, RoleUse, client_for, free_port, http_get,
+    until_true as until,
 };
 use kube::{
     Api, Client,
@@ -274,6 +275,58 @@ async fn refused(stage: &Stage, log: &AuditLog, part: &str) -> BTreeSet<String> 
 
 async fn nothing_was_refused(stage: &Stage, log: &AuditLog, part: &str) {
     assert_eq!(refused(stage, log, part).await, BTreeSet::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_of_pull_may_write_only_secrets_that_request_something_of_it() {
+    let stage = Stage::set().await;
+    let current = chart();
+    let settings = "pull.enabled=true,pull.secretSourcesOnly=true,roll.enabled=false";
+    stage.helm(&["install", "release", current.to_str().unwrap(), "--set", settings]);
+    let shop = stage.plane.namespace("shop").await.unwrap();
+    let of_user = Api::<Secret>::namespaced(stage.client.clone(), &shop);
+    let kubeconfig = stage.plane.service_account_kubeconfig(&stage.home, "release-konverge-operator").await.unwrap();
+    let of_pull = Api::<Secret>::namespaced(client_for(&kubeconfig).await.unwrap(), &shop);
+    let secret = |name: &str, annotations: &Value| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "annotations": annotations } });
+    let write = async |name: &str, annotations: &Value| {
+        let mut secret = secret(name, annotations);
+        secret["stringData"] = json!({ "k": "v" });
+        of_pull.patch(name, &PatchParams::apply("zopp-operator"), &Patch::Apply(secret)).await
+    };
+    let record = json!({ "pull.konverge.dev/record": "{}" });
+    let is_refused = |error: kube::Error| {
+        let text = error.to_string();
+        assert!(text.contains("pull may write only Secrets that it has made"), "{text}");
+    };
+    // The API server heeds a policy a moment after it was made.
+    until("the policy holds", async || Ok(write("new", &json!({})).await.is_err())).await;
+    is_refused(write("new", &json!({ "pull.konverge.dev/from": "vault://secret/db" })).await.unwrap_err());
+    write("made", &record).await.unwrap();
+    write("made", &json!({})).await.unwrap();
+
+    for (name, annotations, is_allowed) in [
+        ("none", json!({}), false),
+        ("off", json!({ "zopp.dev/sync": "false" }), false),
+        ("sync", json!({ "zopp.dev/sync": "true" }), true),
+        ("from", json!({ "pull.konverge.dev/from": "vault://secret/db" }), true),
+        ("adopt", json!({ "pull.konverge.dev/adopt": "true" }), true),
+        ("original", json!({ "zopp.dev/managed": "true" }), true),
+    ] {
+        let user = Patch::Apply(secret(name, &annotations));
+        of_user.patch(name, &PatchParams::apply("user"), &user).await.unwrap();
+        // An annotation of its own does not help it.
+        match write(name, &record).await {
+            Ok(_) => assert!(is_allowed, "{name}"),
+            Err(error) => {
+                assert!(!is_allowed, "{name}: {error}");
+                is_refused(error);
+                is_refused(of_pull.delete(name, &DeleteParams::default()).await.unwrap_err());
+            }
+        }
+    }
+    of_pull.delete("original", &DeleteParams::default()).await.unwrap();
+    is_refused(of_pull.delete("made", &DeleteParams::default()).await.unwrap_err());
+    of_user.delete("none", &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

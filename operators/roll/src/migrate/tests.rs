@@ -1,4 +1,4 @@
-use konverge_kubectl::{Detail, Kind, Migrated, Migration};
+use konverge_kubectl::{Detail, Kind, Listed, Migrated, Migration};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ type Case<'a> = (&'a str, Value, Value, &'a [&'a str], &'a [&'a str]);
 fn classify(migration: &dyn Migration, kind: &str, object: &Value) -> Option<Migrated> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    migration.classify(&Kind::namespaced(resource, Detail::Whole), &object)
+    migration.classify(&Kind::namespaced(resource, Detail::Whole), &object, &Listed::default())
 }
 
 fn annotated(own: &Value, of_pods: &Value) -> Value {
