@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::store::Store;
-use super::parts::{Texts, kind, manifest, reference, spec, template, unread};
+use super::parts::{Texts, kind, manifest, spec, template, unread};
 
 /// The group of the kinds of External Secrets.
 const GROUP: &str = "external-secrets.io";
@@ -82,7 +82,8 @@ struct Template {
     r#type: Option<String>,
     metadata: Metadata,
     data: Texts,
-    template_from: Vec<Value>,
+    #[serde(rename = "templateFrom")]
+    others: Vec<Value>,
     merge_policy: Option<String>,
 }
 
@@ -232,7 +233,7 @@ impl Conversion<'_> {
         let store = source.store_ref.clone().unwrap_or_else(|| default.clone());
         let kind = store.kind.as_deref().unwrap_or("SecretStore");
         let found = self.listed.find(kind, &self.namespace, &store.name);
-        let read = found.map(|found| Store::read(found)).unwrap_or_else(|| Err("it was not found".to_owned()));
+        let read = found.map_or_else(|| Err("it was not found".to_owned()), Store::read);
         match read {
             Ok(read) => Some((store, read.reference(&remote.key, remote.version.as_deref()))),
             Err(cause) => {
@@ -309,8 +310,8 @@ impl Conversion<'_> {
                 None
             }
         };
-        let Template { r#type, metadata, data, template_from, merge_policy } = of_target.unwrap_or_default();
-        if !template_from.is_empty() {
+        let Template { r#type, metadata, data, others, merge_policy } = of_target.unwrap_or_default();
+        if !others.is_empty() {
             self.lose("target.template.templateFrom. Write the texts in spec.template.data".to_owned());
         }
         if merge_policy.as_deref() == Some("Merge") {

@@ -45,7 +45,7 @@ pub(super) fn template(text: &str, prefix: &str) -> Result<String, String> {
         let key = action.strip_prefix(prefix).filter(|key| is_valid_key(key) && !key.contains('.'));
         let key = key.ok_or_else(|| format!("{{{{ {action} }}}}: templates of pull have values and nothing else"))?;
         converted.push_str(&before.replace('$', "$$"));
-        converted.push_str(&format!("${{{key}}}"));
+        converted.extend(["${", key, "}"]);
         rest = after;
     }
     converted.push_str(&rest.replace('$', "$$"));

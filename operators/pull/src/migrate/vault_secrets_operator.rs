@@ -34,8 +34,8 @@ impl Migration for VaultSecretsOperator {
         let migrated = match &*kind.resource.kind {
             // It is a part of what a VaultAuth becomes.
             "VaultConnection" => return None,
-            "VaultAuth" => spec(object).map(|spec| of_auth(object, spec, listed)),
-            "VaultStaticSecret" => spec(object).map(|spec| of_static_secret(object, spec)),
+            "VaultAuth" => spec(object).map(|spec| of_auth(object, &spec, listed)),
+            "VaultStaticSecret" => spec(object).map(|spec| of_static_secret(object, &spec)),
             leased => {
                 let what = LEASED.iter().find(|(name, _)| *name == leased).map_or("leases", |(_, what)| what);
                 Err(format!("pull has no {what}. Leave it to Vault Secrets Operator"))
@@ -105,7 +105,8 @@ struct Transformation {
     includes: Vec<String>,
     excludes: Vec<String>,
     templates: std::collections::BTreeMap<String, Text>,
-    transformation_refs: Vec<Value>,
+    #[serde(rename = "transformationRefs")]
+    others: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +117,7 @@ struct Text {
 /// The connection and the login where an object names none.
 const DEFAULT: &str = "default";
 
-fn of_auth(object: &DynamicObject, auth: Auth, listed: &Listed) -> Migrated {
+fn of_auth(object: &DynamicObject, auth: &Auth, listed: &Listed) -> Migrated {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
     let mut lost = Vec::new();
     let (of, connection) = named(auth.vault_connection_ref.as_deref().unwrap_or(DEFAULT), &namespace);
@@ -156,9 +157,9 @@ fn of_auth(object: &DynamicObject, auth: Auth, listed: &Listed) -> Migrated {
     Migrated { becomes: vec![format!("a {kind} connects to {address}")], lost, manifests: vec![manifest] }
 }
 
-fn of_static_secret(object: &DynamicObject, secret: StaticSecret) -> Migrated {
+fn of_static_secret(object: &DynamicObject, secret: &StaticSecret) -> Migrated {
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    let StaticSecret { vault_auth_ref, namespace: vault_namespace, mount, path, version, destination, .. } = &secret;
+    let StaticSecret { vault_auth_ref, namespace: vault_namespace, mount, path, version, destination, .. } = secret;
     let Destination { name: secret_name, r#type, labels, annotations, transformation } = destination;
     let mut lost = Vec::new();
     let from = reference(mount, path, version.map(|version| version.to_string()).as_deref());
@@ -166,7 +167,7 @@ fn of_static_secret(object: &DynamicObject, secret: StaticSecret) -> Migrated {
     if vault_namespace.is_some() {
         lost.push("namespace. The namespace of Vault is that of the source".to_owned());
     }
-    if !transformation.transformation_refs.is_empty() {
+    if !transformation.others.is_empty() {
         lost.push("transformationRefs. Write the texts in spec.template.data".to_owned());
     }
     if !transformation.excludes.is_empty() {

@@ -195,7 +195,7 @@ pub struct SecretPullStatus {
     /// The Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The number of keys in the Secret that the sources gave.
+    /// The number of keys that the sources gave, before a template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<u32>,
     /// The sources, as they are in the Secret.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::migrate::parts::tests::understood;
 
-fn object(kind: &str, name: &str, namespace: Option<&str>, spec: Value) -> (String, DynamicObject) {
+fn object(kind: &str, name: &str, namespace: Option<&str>, spec: &Value) -> (String, DynamicObject) {
     let metadata = json!({ "name": name, "namespace": namespace });
     (kind.to_owned(), serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap())
 }
@@ -11,9 +11,9 @@ fn kind_of(kind: &str) -> Kind {
 }
 
 /// Returns the effect on the last of these objects.
-fn classified(objects: Vec<(String, DynamicObject)>) -> Migrated {
+fn classified(objects: &[(String, DynamicObject)]) -> Migrated {
     let mut listed = Listed::default();
-    for (kind, object) in &objects {
+    for (kind, object) in objects {
         listed.add(&kind_of(kind), vec![object.clone()]);
     }
     let (kind, object) = objects.last().unwrap();
@@ -22,12 +22,12 @@ fn classified(objects: Vec<(String, DynamicObject)>) -> Migrated {
 
 fn store(path: &str) -> (String, DynamicObject) {
     let vault = json!({ "server": "https://vault:8200", "path": path, "version": "v2", "auth": {} });
-    object("SecretStore", "vault", Some("shop"), json!({ "provider": { "vault": vault } }))
+    object("SecretStore", "vault", Some("shop"), &json!({ "provider": { "vault": vault } }))
 }
 
 fn external(mut spec: Value) -> Migrated {
     spec["secretStoreRef"] = json!({ "name": "vault", "kind": "SecretStore" });
-    classified(vec![store("secret"), object("ExternalSecret", "db", Some("shop"), spec)])
+    classified(&[store("secret"), object("ExternalSecret", "db", Some("shop"), &spec)])
 }
 
 fn data(secret_key: &str, key: &str, property: &str) -> Value {
@@ -117,7 +117,7 @@ fn what_pull_lacks_is_named() {
 
 #[test]
 fn a_store_becomes_a_source() {
-    let provider = |auth: Value| {
+    let provider = |auth: &Value| {
         json!({ "provider": { "vault": {
             "server": "https://vault:8200", "path": "secret", "namespace": "team", "caBundle": "UEVN",
             "caProvider": { "type": "Secret", "name": "ca", "key": "ca.crt", "namespace": "pki" }, "auth": auth,
@@ -145,7 +145,7 @@ fn a_store_becomes_a_source() {
             json!({ "token": { "name": "t", "key": "token" } }),
         ),
     ] {
-        let migrated = classified(vec![object("SecretStore", "vault", Some("shop"), provider(auth))]);
+        let migrated = classified(&[object("SecretStore", "vault", Some("shop"), &provider(&auth))]);
         assert_eq!(migrated.lost, Vec::<String>::new());
         let vault = &understood(&migrated.manifests)["SecretSource/vault"]["vault"];
         assert_eq!(
@@ -154,20 +154,20 @@ fn a_store_becomes_a_source() {
         );
     }
     let token = json!({ "tokenSecretRef": { "name": "t", "key": "token", "namespace": "vault" } });
-    let mut of_cluster = provider(token);
+    let mut of_cluster = provider(&token);
     of_cluster["conditions"] =
         json!([{ "namespaces": ["shop"] }, { "namespaceSelector": { "matchLabels": { "a": "b" } } }]);
-    let migrated = classified(vec![object("ClusterSecretStore", "vault", None, of_cluster)]);
+    let migrated = classified(&[object("ClusterSecretStore", "vault", None, &of_cluster)]);
     let spec = &understood(&migrated.manifests)["ClusterSecretSource/vault"];
     assert_eq!((&spec["namespaces"], &spec["credentialsNamespace"]), (&json!(["shop"]), &json!("vault")));
     assert_eq!(spec["namespaceSelector"], json!({ "matchLabels": { "a": "b" } }));
 
     for (spec, part) in [
         (json!({ "provider": { "aws": {} } }), "its provider is aws"),
-        (provider(json!({ "iam": {} })), "login by iam"),
-        (provider(json!({})), "names no login"),
+        (provider(&json!({ "iam": {} })), "login by iam"),
+        (provider(&json!({})), "names no login"),
     ] {
-        let migrated = classified(vec![object("SecretStore", "vault", Some("shop"), spec)]);
+        let migrated = classified(&[object("SecretStore", "vault", Some("shop"), &spec)]);
         assert!(migrated.lost.len() == 1 && migrated.lost[0].contains(part), "{:?}", migrated.lost);
     }
 }
