@@ -112,7 +112,7 @@ async fn a_wrong_template_is_refused_with_a_sentence() {
         (json!({ "data": { "a": "${other/a}" } }), "template.data.a"),
         (json!({ "files": [{ "key": "a b", "format": "JSON" }] }), "template.files[0].key"),
         (json!({ "files": [{ "key": "a", "format": "YAML" }] }), "supported values"),
-        (json!({ "files": [file("a"), file("a")] }), "Duplicate value"),
+        (json!({ "files": [file("a"), file("a")] }), "duplicate entries for key"),
         (json!({ "data": { "a": "x" }, "files": [file("a")] }), "a key is in data and in files"),
         (json!({ "registries": [registry], "files": [file(".dockerconfigjson")] }), "make the key .dockerconfigjson"),
     ] {
