@@ -291,7 +291,7 @@ async fn the_account_of_pull_may_write_only_secrets_that_request_something_of_it
     let write = async |name: &str, annotations: &Value| {
         let mut secret = secret(name, annotations);
         secret["stringData"] = json!({ "k": "v" });
-        of_pull.patch(name, &PatchParams::apply("zopp-operator"), &Patch::Apply(secret)).await
+        of_pull.patch(name, &PatchParams::apply("zopp-operator").force(), &Patch::Apply(secret)).await
     };
     let record = json!({ "pull.konverge.dev/record": "{}" });
     let is_refused = |error: kube::Error| {
