@@ -166,18 +166,21 @@ fn row(migration: &dyn Migration, kind: &Kind, object: &DynamicObject, listed: &
 
 /// Writes the objects that take the place of the tool's, each behind what is lost with it.
 fn manifests(report: &Report) -> Result<String, Failure> {
-    let mut text = String::new();
+    let (mut text, mut is_first) = (String::new(), true);
     for Row { kind, namespace, name, migrated } in &report.objects {
-        text.push_str(&format!("# {}{}\n", harmless(&format!("{kind}/{name}")), of_namespace(namespace)));
+        let mut comments = format!("# {}{}\n", harmless(&format!("{kind}/{name}")), of_namespace(namespace));
         for sentence in &migrated.lost {
             for line in wrapped(&harmless(sentence), WIDTH - INDENT) {
-                text.push_str(&format!("# LOST: {line}\n"));
+                comments.push_str(&format!("# LOST: {line}\n"));
             }
         }
+        // Comments are in the document that they are about. A document of nothing but comments would be no object.
         for manifest in &migrated.manifests {
             let yaml = serde_saphyr::to_string(manifest).map_err(|error| Failure::Failed(error.to_string()))?;
-            text.push_str(&format!("---\n{}\n", yaml.trim_end()));
+            let begin = if std::mem::take(&mut is_first) { "" } else { "---\n" };
+            text.push_str(&format!("{begin}{}{}\n", std::mem::take(&mut comments), yaml.trim_end()));
         }
+        text.push_str(&comments);
     }
     Ok(text)
 }
