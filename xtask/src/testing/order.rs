@@ -2,33 +2,34 @@
 
 use super::program::Program;
 
-/// The long programs and the seconds that each took among the others, on two cores (2026-11-26). A program that is not in the list is short, and starts
+/// The long programs and the seconds that each took among the others, on two cores (2026-12-01). A program that is not in the list is short, and starts
 /// after them. A run prints this list anew; it need not be exact.
-const LONG: [(&str, u16); 24] = [
-    ("-p konverge-vault-rollout-operator --test it", 361),
-    ("-p konverge-vault-sync-operator --test it", 266),
-    ("-p konverge-roll --test it", 225),
-    ("-p konverge-push --test it", 208),
-    ("-p konverge-openzro-operator --test it", 173),
-    ("-p konverge-e2e --test it", 160),
-    ("-p konverge-zopp-server --test it", 148),
-    ("-p konverge-new --test it", 145),
-    ("-p konverge-manage --test it", 131),
-    ("-p multicontroller-operator --test it", 119),
-    ("-p konverge --test it", 96),
-    ("-p xtask --bin xtask", 89),
-    ("-p configmapsync-operator --test it", 82),
-    ("-p konverge-cli --test shipped", 77),
-    ("--workspace --doc", 63),
-    ("-p konverge-external --test it", 61),
+const LONG: [(&str, u16); 25] = [
+    ("-p konverge-manage --test it", 503),
+    ("-p konverge-vault-sync-operator --test it", 496),
+    ("-p konverge-cli --test shipped", 353),
+    ("-p konverge-roll --test it", 350),
+    ("-p konverge-e2e --test it", 296),
+    ("-p konverge-push --test it", 248),
+    ("-p konverge-vault-rollout-operator --test it", 235),
+    ("-p konverge-openzro-operator --test it", 233),
+    ("-p konverge-zopp-server --test it", 205),
+    ("-p konverge-new --test it", 123),
+    ("-p multicontroller-operator --test it", 113),
+    ("-p konverge --test it", 110),
+    ("--workspace --doc", 105),
+    ("-p konverge-external --test it", 103),
+    ("-p configmapsync-operator --test it", 101),
+    ("-p konverge-pull --test it", 100),
+    ("-p konverge-kubectl-plugin --test it", 93),
     ("-p konverge-runtime --test it", 60),
-    ("-p konverge-pull --test it", 45),
-    ("-p konverge-kubectl-plugin --test it", 44),
-    ("-p konverge-testkit --test it", 42),
-    ("-p konverge-manage --test cluster", 36),
-    ("-p konverge-zopp-cli --test it", 35),
-    ("-p konverge-zopp-server --lib", 28),
-    ("-p cloudbucket-operator --test it", 26),
+    ("-p konverge-zopp-cli --test it", 53),
+    ("-p konverge-testkit --test it", 38),
+    ("-p konverge-manage --test cluster", 37),
+    ("-p konverge-zopp-server --lib", 31),
+    ("-p xtask --bin xtask", 30),
+    ("-p konverge-vault --test it", 25),
+    ("-p cloudbucket-operator --test it", 24),
 ];
 
 /// The programs that start an openZro server. A machine can have one, which a program keeps until it ends; a second program would only wait for it.
