@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::{
     Cluster, Failure, Kind,
     arguments::{Connection, Form},
+    cluster::of_namespace,
     exit_code,
     output::print,
     text::{harmless, wrapped},
@@ -158,6 +159,13 @@ impl Migrate {
     }
 }
 
+impl Row {
+    fn title(&self) -> String {
+        let namespace = Some(&*self.namespace).filter(|namespace| !namespace.is_empty());
+        format!("{}/{}{}", self.kind, self.name, of_namespace(namespace))
+    }
+}
+
 fn row(migration: &dyn Migration, kind: &Kind, object: &DynamicObject, listed: &Listed) -> Option<Row> {
     let migrated = migration.classify(kind, object, listed)?;
     let namespace = object.namespace().unwrap_or_default();
@@ -167,15 +175,15 @@ fn row(migration: &dyn Migration, kind: &Kind, object: &DynamicObject, listed: &
 /// Writes the objects that take the place of the tool's, each behind what is lost with it.
 fn manifests(report: &Report) -> Result<String, Failure> {
     let (mut text, mut is_first) = (String::new(), true);
-    for Row { kind, namespace, name, migrated } in &report.objects {
-        let mut comments = format!("# {}{}\n", harmless(&format!("{kind}/{name}")), of_namespace(namespace));
-        for sentence in &migrated.lost {
+    for row in &report.objects {
+        let mut comments = format!("# {}\n", harmless(&row.title()));
+        for sentence in &row.migrated.lost {
             for line in wrapped(&harmless(sentence), WIDTH - INDENT) {
                 comments.push_str(&format!("# LOST: {line}\n"));
             }
         }
         // Comments are in the document that they are about. A document of nothing but comments would be no object.
-        for manifest in &migrated.manifests {
+        for manifest in &row.migrated.manifests {
             let yaml = serde_saphyr::to_string(manifest).map_err(|error| Failure::Failed(error.to_string()))?;
             let begin = if std::mem::take(&mut is_first) { "" } else { "---\n" };
             text.push_str(&format!("{begin}{}{}\n", std::mem::take(&mut comments), yaml.trim_end()));
@@ -185,14 +193,11 @@ fn manifests(report: &Report) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn of_namespace(namespace: &str) -> String {
-    if namespace.is_empty() { String::new() } else { format!(" in namespace {namespace}") }
-}
-
 fn render(report: &Report) -> String {
     let mut text = String::new();
-    for Row { kind, namespace, name, migrated: Migrated { becomes, lost, manifests } } in &report.objects {
-        text.push_str(&format!("{kind}/{name}{}\n", of_namespace(namespace)));
+    for row in &report.objects {
+        let Migrated { becomes, lost, manifests } = &row.migrated;
+        text.push_str(&format!("{}\n", row.title()));
         for (head, sentences) in [("becomes", becomes), ("LOST", lost)] {
             for sentence in sentences {
                 let mut head = format!("  {head}");

@@ -17,7 +17,7 @@ pub const KEY: &str = ".dockerconfigjson";
 pub struct Registry<'a> {
     /// Its host, such as `ghcr.io`, with a port or a path where images have one.
     pub server: &'a str,
-    /// The name of the account. A colon in it would end it.
+    /// The name of the account. HTTP's basic authentication ends it at a colon.
     pub username: &'a str,
     /// The password or token.
     pub password: &'a str,

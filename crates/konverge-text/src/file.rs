@@ -3,19 +3,22 @@
 use std::{fmt, str};
 
 use konverge_core::SecretValue;
+use serde::{Deserialize, Serialize};
 
 use crate::{dotenv, json, pem, properties};
 
 /// The format of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileFormat {
     /// Lines like `KEY=value`, as far as all readers agree on them; see [`dotenv`].
     Dotenv,
     /// One JSON object of texts.
+    #[serde(rename = "JSON")]
     Json,
     /// A properties file of Java, in ASCII.
     Properties,
     /// Certificates and keys in PEM, one after the other.
+    #[serde(rename = "PEM")]
     Pem,
 }
 

@@ -76,6 +76,15 @@ impl Placeholder {
 }
 
 impl Template {
+    /// The longest text that a custom resource may have, in characters.
+    pub const LONGEST: u32 = 16384;
+
+    /// The syntax as a regular expression, for the API server.
+    pub const PATTERN: &str = r"^([^$]|\$\$|\$\{([-._a-zA-Z0-9]+/)?[-._a-zA-Z0-9]+\})*$";
+
+    /// The syntax without the names of Secrets.
+    pub const PATTERN_OF_KEYS: &str = r"^([^$]|\$\$|\$\{[-._a-zA-Z0-9]+\})*$";
+
     /// Returns the placeholders, in their order.
     pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.0.iter().filter_map(|part| match part {

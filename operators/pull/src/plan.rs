@@ -1,7 +1,7 @@
 //! Decides about a Secret, without IO, clock or client.
 
 use std::{
-    borrow::{Borrow, Cow},
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
 };
 
@@ -241,7 +241,7 @@ fn finish<'a>(
     record: impl FnOnce(&[Given]) -> Option<String>,
 ) -> Plan<'a> {
     let Desired { data, given, mut problems } = desired;
-    let values = || data.iter().map(|(name, value)| (&**name, Borrow::<SecretValue>::borrow(value)));
+    let values = || data.iter().map(|(name, value)| (&**name, value.value()));
     let size = values().map(|(_, value)| value.len()).sum();
     if size > SECRET_SIZE_LIMIT {
         problems.push((0, Problem::TooLarge { size }));
@@ -359,7 +359,7 @@ impl<'a> Draft<'a> {
         if has_given { is_there } else { part.is_optional }
     }
 
-    /// Keeps the values that the Secret has, if the operator wrote them. What a template made of them stands for them.
+    /// Keeps the values that the Secret has, if the operator wrote them. With a template, they are withheld, and the keys that need them keep their values.
     fn carry(&mut self, given: &mut Given, names: Vec<Cow<'a, str>>) {
         if self.template.is_some() {
             let new = names.into_iter().filter(|name| !self.keys.values.contains_key(name));
@@ -401,7 +401,7 @@ impl<'a> Draft<'a> {
         self.needs_contents |= template.keeps_source_keys && !keys.withheld.is_empty();
         let Rendered { data, unmade, is_incomplete } = template.render(keys, SECRET_SIZE_LIMIT, |key| self.held(key));
         self.needs_contents |= !unmade.is_empty();
-        // The failure of the source is told already.
+        // The source's own failure is reported already.
         let told = unmade.into_iter().filter(|(_, cause)| !matches!(cause, Unmade::Withheld(_)));
         self.problems.extend(told.map(|(key, cause)| (0, Problem::Unmade { key, cause })));
         (data, is_incomplete)
@@ -422,7 +422,7 @@ pub fn rollback(upstream: &Snapshot, before: Option<&Revision>, accepted: Option
         Succession::NotEarlier if stated.identity < last.identity && stated.number < last.number => {
             return Some(Problem::WentBack { applied: last.number, stated: stated.number });
         }
-        Succession::NotEarlier | Succession::Any => true,
+        Succession::NotEarlier => true,
     };
     (!follows).then(|| Problem::Replaced { applied: last.identity.clone(), stated: stated.identity.clone() })
 }
@@ -451,7 +451,7 @@ impl Contents {
     fn hold_exactly(&self, desired: &BTreeMap<Cow<'_, str>, Held<'_>>) -> bool {
         !self.is_absent
             && self.owned.iter().map(String::as_str).eq(desired.keys().map(|name| &**name))
-            && desired.iter().all(|(name, value)| self.data.get(&**name) == Some(value.borrow()))
+            && desired.iter().all(|(name, value)| self.data.get(&**name) == Some(value.value()))
     }
 }
 

@@ -13,10 +13,7 @@ use konverge_kubectl::{
     Cluster, Detail, Difference, Fact, Failure, Finding, Found, Grade, Installed, Job, Kind, ObjectHealth, Operator,
     Permission, Place, RequestedAction, reported_events,
 };
-use kube::{
-    Resource,
-    core::{ApiResource, DynamicObject, ObjectMeta},
-};
+use kube::core::{ApiResource, DynamicObject, ObjectMeta};
 use serde_json::Value;
 
 use crate::{
@@ -77,7 +74,7 @@ impl Job for Pull {
     }
 
     async fn explain(&self, _: &Cluster, kind: &Kind, object: &DynamicObject) -> Vec<Fact> {
-        if [SecretSource::kind(&()), ClusterSecretSource::kind(&())].contains(&(&*kind.resource.kind).into()) {
+        if matches!(&*kind.resource.kind, "SecretSource" | "ClusterSecretSource") {
             return Vec::new();
         }
         let keys = keys(&object.metadata);

@@ -119,8 +119,6 @@ pub enum Succession {
     Proven(u64),
     /// Any but an applied one with a larger identity and a larger number. Identities sort by time.
     NotEarlier,
-    /// Any.
-    Any,
 }
 
 /// A content at one revision.

@@ -65,12 +65,19 @@ pub enum Held<'a> {
     Made(SecretValue),
 }
 
-impl Borrow<SecretValue> for Held<'_> {
-    fn borrow(&self) -> &SecretValue {
+impl Held<'_> {
+    /// Returns the value.
+    pub fn value(&self) -> &SecretValue {
         match self {
             Self::Found(value) => value,
             Self::Made(value) => value,
         }
+    }
+}
+
+impl Borrow<SecretValue> for Held<'_> {
+    fn borrow(&self) -> &SecretValue {
+        self.value()
     }
 }
 
@@ -126,7 +133,7 @@ impl SecretTemplate {
                     Held::Found(value)
                 }
             };
-            room = room.saturating_sub(Borrow::<SecretValue>::borrow(&value).len());
+            room = room.saturating_sub(value.value().len());
             rendered.data.insert(Cow::Owned(key.clone()), value);
         }
         if self.keeps_source_keys {
@@ -159,15 +166,14 @@ impl Output {
                     Ok::<_, Unmade>([fill(&registry.server)?, fill(&registry.username)?, fill(&registry.password)?])
                 };
                 let filled: Vec<_> = registries.iter().map(fill).collect::<Result<_, _>>()?;
-                let mut registries = Vec::with_capacity(filled.len());
-                for [server, username, password] in &filled {
-                    registries.push(Registry {
+                let registries = filled.iter().map(|[server, username, password]| {
+                    Ok::<_, Unmade>(Registry {
                         server: text("server", server)?,
                         username: text("username", username)?,
                         password: text("password", password)?,
-                    });
-                }
-                Ok(docker_config::format(&registries))
+                    })
+                });
+                Ok(docker_config::format(&registries.collect::<Result<Vec<_>, _>>()?))
             }
         }
     }
@@ -199,7 +205,7 @@ impl SourceKeys<'_> {
     /// Returns the keys that the patterns choose, each once.
     fn choose(&self, patterns: &[String]) -> Result<Vec<(&str, &SecretValue)>, Unmade> {
         let all = ["*".to_owned()];
-        let mut chosen: Vec<(&str, &SecretValue)> = Vec::new();
+        let (mut chosen, mut names): (Vec<(&str, &SecretValue)>, _) = (Vec::new(), BTreeSet::new());
         for pattern in if patterns.is_empty() { &all } else { patterns } {
             if !pattern.contains('*') {
                 self.get(pattern)?;
@@ -209,7 +215,7 @@ impl SourceKeys<'_> {
                 return Err(Unmade::Withheld(name.clone()));
             }
             for (name, value) in self.values.iter().filter(|(name, _)| is_chosen(name)) {
-                if !chosen.iter().any(|(before, _)| *before == name) {
+                if names.insert(&**name) {
                     chosen.push((name, value));
                 }
             }

@@ -134,6 +134,8 @@ struct SourceRef {
 /// A `SecretPull` that is being made of an `ExternalSecret`.
 struct Conversion<'a> {
     namespace: String,
+    /// The store of the entries that name none.
+    store: StoreRef,
     listed: &'a Listed,
     sources: Vec<Source>,
     template: Texts,
@@ -154,6 +156,7 @@ fn of_external_secret(object: &DynamicObject, spec: ExternalSecret, listed: &Lis
     let ExternalSecret { secret_store_ref, target, data, data_from, refresh_policy } = spec;
     let mut conversion = Conversion {
         namespace: namespace.clone(),
+        store: secret_store_ref,
         listed,
         sources: Vec::new(),
         template: Texts::new(),
@@ -161,11 +164,11 @@ fn of_external_secret(object: &DynamicObject, spec: ExternalSecret, listed: &Lis
         lost: Vec::new(),
     };
     for data in &data {
-        conversion.add_data(data, &secret_store_ref);
+        conversion.add_data(data);
     }
     // There, the last of several entries counts for a key, and here the first of several sources.
     for data_from in data_from.iter().rev() {
-        conversion.add_all(data_from, &secret_store_ref);
+        conversion.add_all(data_from);
     }
     if let Some(policy) = refresh_policy.filter(|policy| policy != "Periodic") {
         conversion.lose(format!("refreshPolicy: {policy}. The Secret follows Vault; spec.suspend: true stops that"));
@@ -210,13 +213,7 @@ impl Conversion<'_> {
     }
 
     /// Returns the store and the reference of an entry, or `None` if pull cannot read it.
-    fn place(
-        &mut self,
-        what: &str,
-        remote: &RemoteRef,
-        source: &SourceRef,
-        default: &StoreRef,
-    ) -> Option<(StoreRef, String)> {
+    fn place(&mut self, what: &str, remote: &RemoteRef, source: &SourceRef) -> Option<(StoreRef, String)> {
         if source.generator_ref.is_some() {
             self.lose(format!("{what} is generated. pull has no generators"));
             return None;
@@ -230,7 +227,7 @@ impl Conversion<'_> {
                 self.lose(format!("{what} has {name}: {value}. pull takes values as they are"));
             }
         }
-        let store = source.store_ref.clone().unwrap_or_else(|| default.clone());
+        let store = source.store_ref.clone().unwrap_or_else(|| self.store.clone());
         let kind = store.kind.as_deref().unwrap_or("SecretStore");
         let found = self.listed.find(kind, &self.namespace, &store.name);
         let read = found.map_or_else(|| Err("it was not found".to_owned()), Store::read);
@@ -243,7 +240,7 @@ impl Conversion<'_> {
         }
     }
 
-    fn add_data(&mut self, data: &Data, default: &StoreRef) {
+    fn add_data(&mut self, data: &Data) {
         let what = format!("data {}", data.secret_key);
         let Some(property) = data.remote_ref.property.clone() else {
             return self.lose(format!("{what} is a whole secret as JSON. Make it by a file of spec.template"));
@@ -251,7 +248,7 @@ impl Conversion<'_> {
         if property.contains('.') {
             return self.lose(format!("{what} is a part of a value ({property}). pull takes whole values"));
         }
-        let Some((store, from)) = self.place(&what, &data.remote_ref, &data.source_ref, default) else { return };
+        let Some((store, from)) = self.place(&what, &data.remote_ref, &data.source_ref) else { return };
         match self.sources.iter_mut().find(|source| (&source.store, &source.from) == (&store, &from)) {
             None => {
                 let keys = Some([(property, data.secret_key.clone())].into());
@@ -269,7 +266,7 @@ impl Conversion<'_> {
         }
     }
 
-    fn add_all(&mut self, data_from: &DataFrom, default: &StoreRef) {
+    fn add_all(&mut self, data_from: &DataFrom) {
         let Some(extract) = &data_from.extract else {
             return self
                 .lose("dataFrom looks for secrets by name or tag, or generates them. Name each path".to_owned());
@@ -282,7 +279,7 @@ impl Conversion<'_> {
             self.lose(format!("{what} takes the parts of one value ({property}). pull takes whole values"));
             return;
         }
-        let Some((store, from)) = self.place(&what, extract, &data_from.source_ref, default) else { return };
+        let Some((store, from)) = self.place(&what, extract, &data_from.source_ref) else { return };
         let Some(source) = self.sources.iter_mut().find(|source| (&source.store, &source.from) == (&store, &from))
         else {
             return self.sources.push(Source { store, from, keys: None });

@@ -36,7 +36,7 @@ pub(super) fn reference(mount: &str, path: &str, version: Option<&str>) -> Strin
 /// Converts a Go template with nothing but values into one of ours. `prefix` stands before the name of a key, such as `.Secrets.`.
 ///
 /// # Errors
-/// What it has besides values.
+/// The action that is not a value.
 pub(super) fn template(text: &str, prefix: &str) -> Result<String, String> {
     let (mut converted, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("{{") {

@@ -14,7 +14,7 @@ use kube::{CustomResource, KubeSchema, Resource, ResourceExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-pub use self::template::{FileSpec, FormatSpec, RegistrySpec, TemplateSpec};
+pub use self::template::{FileSpec, RegistrySpec, TemplateSpec};
 use super::{RECORD_VERIFIED_EVERY, Request, Requests, check_annotations, is_valid_target};
 use crate::{
     bindings::SecretRef,
@@ -205,7 +205,7 @@ pub struct SecretPullStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time")]
     pub last_change_time: Option<Timestamp>,
-    /// When the sources last confirmed what the Secret holds, as of the last hour.
+    /// When the sources had confirmed what the Secret holds. Written hourly at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time")]
     pub last_verified_time: Option<Timestamp>,
@@ -367,7 +367,7 @@ impl Requests for SecretPull {
             status.last_change_time = Some(super::now());
         }
         let is_old = |last: Timestamp, at: Timestamp| {
-            at.duration_since(last).as_secs_f64() >= RECORD_VERIFIED_EVERY.as_secs_f64()
+            Duration::try_from(at.duration_since(last)).is_ok_and(|age| age >= RECORD_VERIFIED_EVERY)
         };
         if let Some(at) = verified
             && (is_changed || status.last_verified_time.is_none_or(|last| is_old(last, at)))

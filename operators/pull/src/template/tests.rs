@@ -20,7 +20,7 @@ fn registry(password: &str) -> Output {
     Output::Registries(vec![RegistryTemplate { server, username, password }])
 }
 
-/// What a Secret gets of a template: its keys with their values, what cannot be made, and whether it is incomplete.
+/// The keys of a Secret with their values, the keys that cannot be made, and whether the Secret is incomplete.
 type Result = (Vec<(String, String)>, Vec<(String, Unmade)>, bool);
 
 /// Renders with `user`, `db-host` and `db-port`, with `token` withheld, and with `old` in the Secret under the key `kept`.
@@ -33,7 +33,7 @@ fn rendered(template: &SecretTemplate) -> Result {
     };
     let Rendered { data, unmade, is_incomplete } =
         template.render(sources, LIMIT, |key| (key == "kept" || key == "token").then_some(&old));
-    let text = |value: Held<'_>| String::from_utf8(Borrow::<SecretValue>::borrow(&value).expose().to_vec()).unwrap();
+    let text = |value: Held<'_>| String::from_utf8(value.value().expose().to_vec()).unwrap();
     (data.into_iter().map(|(key, value)| (key.into_owned(), text(value))).collect(), unmade, is_incomplete)
 }
 

@@ -161,7 +161,7 @@ fn state_of(snapshot: &Snapshot, known: Option<&EnvironmentState>) -> Environmen
         version: snapshot.revision.number,
         serial: match snapshot.succession {
             Succession::Proven(serial) => Some(serial),
-            Succession::Unproven | Succession::NotEarlier | Succession::Any => None,
+            Succession::Unproven | Succession::NotEarlier => None,
         },
     }
 }

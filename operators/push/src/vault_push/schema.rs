@@ -1,6 +1,7 @@
 //! The checks of the API server on a `VaultPush` that its types do not express.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use konverge_text::Template;
 use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -26,7 +27,7 @@ pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The syntax of [`Template`](konverge_text::Template).
+/// The syntax of [`Template`].
 pub(super) fn templates(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -34,8 +35,8 @@ pub(super) fn templates(_: &mut SchemaGenerator) -> Schema {
         "maxProperties": 64,
         "additionalProperties": {
             "type": "string",
-            "maxLength": 16384,
-            "pattern": "^([^$]|\\$\\$|\\$\\{([-._a-zA-Z0-9]+/)?[-._a-zA-Z0-9]+\\})*$"
+            "maxLength": Template::LONGEST,
+            "pattern": Template::PATTERN
         }
     })
 }

@@ -6,7 +6,7 @@ use kube::{ResourceExt, core::DynamicObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::migrate::parts::{manifest, reference, spec};
+use crate::migrate::parts::{manifest, reference, spec, unread};
 
 /// The mount where a store names none.
 const DEFAULT_MOUNT: &str = "secret";
@@ -45,7 +45,10 @@ impl Store {
     /// # Errors
     /// Why pull cannot read it.
     pub(super) fn read(object: &DynamicObject) -> Result<Self, String> {
-        let Spec { provider, .. } = spec(object)?;
+        Self::of(&spec::<Spec>(object)?)
+    }
+
+    fn of(Spec { provider, .. }: &Spec) -> Result<Self, String> {
         let Some(vault) = provider.get("vault") else {
             let provider = provider.keys().next().map_or("none", String::as_str);
             return Err(format!("its provider is {provider}, and pull reads Vault, OpenBao and zopp"));
@@ -64,9 +67,10 @@ impl Store {
 
 /// The effect of a migration on a store.
 pub(super) fn migrated(kind: &str, object: &DynamicObject) -> Migrated {
-    let store = match Store::read(object) {
-        Ok(store) => store,
-        Err(cause) => return Migrated { lost: vec![cause], ..Migrated::default() },
+    let read = spec::<Spec>(object).and_then(|spec| Ok((Store::of(&spec)?, spec.conditions)));
+    let (store, conditions) = match read {
+        Ok(read) => read,
+        Err(cause) => return unread(cause),
     };
     let is_of_cluster = kind == "ClusterSecretStore";
     let mut lost = Vec::new();
@@ -87,7 +91,7 @@ pub(super) fn migrated(kind: &str, object: &DynamicObject) -> Migrated {
     let mut spec = json!({ "vault": vault });
     let namespace = object.namespace();
     let ours = if is_of_cluster {
-        admitted(object, &mut spec, &mut lost);
+        admitted(&conditions, &mut spec, &mut lost);
         let of_credentials = Value::Object(store.auth.clone());
         let namespace = find_namespace(&of_credentials).or_else(|| find_namespace(store.ca_provider.as_ref()?));
         spec["credentialsNamespace"] = namespace.unwrap_or("external-secrets").into();
@@ -100,10 +104,9 @@ pub(super) fn migrated(kind: &str, object: &DynamicObject) -> Migrated {
 }
 
 /// Writes who may use a store of the cluster.
-fn admitted(object: &DynamicObject, spec: &mut Value, lost: &mut Vec<String>) {
-    let conditions = self::spec::<Spec>(object).map(|spec| spec.conditions).unwrap_or_default();
+fn admitted(conditions: &[Condition], spec: &mut Value, lost: &mut Vec<String>) {
     let mut namespaces = Vec::new();
-    for Condition { namespaces: named, namespace_selector, namespace_regexes } in &conditions {
+    for Condition { namespaces: named, namespace_selector, namespace_regexes } in conditions {
         namespaces.extend(named.iter().cloned());
         if let Some(selector) = namespace_selector {
             if spec.get("namespaceSelector").is_some() || selector.get("matchExpressions").is_some() {

@@ -1,8 +1,5 @@
 //! `spec.template`: the keys of the Secret that are made of the sources' keys.
 
-#![allow(clippy::doc_markdown, reason = "descriptions are read in `kubectl explain`, where backticks are noise")]
-#![allow(unreachable_pub, reason = "the derived schema has a copy of each type in a function")]
-
 use std::collections::BTreeMap;
 
 use konverge_text::{FileFormat, Template, docker_config};
@@ -55,26 +52,11 @@ pub struct FileSpec {
     /// The format. Dotenv: lines like KEY=value that shells and libraries read alike. JSON: one object of texts. Properties: Java's properties. PEM:
     /// certificates and keys one after the other.
     #[schemars(schema_with = "format")]
-    pub format: FormatSpec,
+    pub format: FileFormat,
     /// The sources' keys in it, in this order, by their names after renaming. * stands for any run of characters. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub keys: Vec<String>,
-}
-
-/// The format of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum FormatSpec {
-    /// Lines like `KEY=value`.
-    Dotenv,
-    /// One JSON object.
-    #[serde(rename = "JSON")]
-    Json,
-    /// Java's properties.
-    Properties,
-    /// Certificates and keys.
-    #[serde(rename = "PEM")]
-    Pem,
 }
 
 /// The credentials of a container registry. In each field, ${key} stands for the value of a source's key.
@@ -92,14 +74,8 @@ pub struct RegistrySpec {
     pub password: String,
 }
 
-/// The longest text, in characters.
-const LONGEST: u32 = 16384;
-
-/// The syntax of a [`Template`] in which no Secret is named.
-const SYNTAX: &str = r"^([^$]|\$\$|\$\{[-._a-zA-Z0-9]+\})*$";
-
 fn text(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": SYNTAX })
+    json_schema!({ "type": "string", "minLength": 1, "maxLength": Template::LONGEST, "pattern": Template::PATTERN_OF_KEYS })
 }
 
 fn texts(_: &mut SchemaGenerator) -> Schema {
@@ -107,7 +83,7 @@ fn texts(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "minProperties": 1,
         "maxProperties": 64,
-        "additionalProperties": { "type": "string", "maxLength": LONGEST, "pattern": SYNTAX },
+        "additionalProperties": { "type": "string", "maxLength": Template::LONGEST, "pattern": Template::PATTERN_OF_KEYS },
     })
 }
 
@@ -135,24 +111,13 @@ impl TemplateSpec {
             add("data", key, Output::Text(parse(&format!("data[{key}]"), text)?))?;
         }
         for FileSpec { key, format, keys } in self.files.iter().flatten() {
-            add("files", key, Output::File { format: format.file_format(), keys: keys.clone() })?;
+            add("files", key, Output::File { format: *format, keys: keys.clone() })?;
         }
         if let Some(registries) = &self.registries {
             let registries = registries.iter().enumerate().map(|(number, registry)| registry.read(number));
             add("registries", docker_config::KEY, Output::Registries(registries.collect::<Result<_, _>>()?))?;
         }
         Ok(SecretTemplate { outputs, keeps_source_keys: self.keep_source_keys })
-    }
-}
-
-impl FormatSpec {
-    const fn file_format(self) -> FileFormat {
-        match self {
-            Self::Dotenv => FileFormat::Dotenv,
-            Self::Json => FileFormat::Json,
-            Self::Properties => FileFormat::Properties,
-            Self::Pem => FileFormat::Pem,
-        }
     }
 }
 
