@@ -38,7 +38,8 @@ konverge_jobs::annotations! {
     ADOPT = "pull.konverge.dev/adopt" on SECRET, otherwise: "The policy refuses the takeover.";
     /// `true`: the Secret stays as it is.
     PAUSE = "pull.konverge.dev/pause" on SECRET, otherwise: "The Secret is not paused.";
-    /// Asks the source at once and compares the Secret with it, as every change of the Secret does. `kubectl konverge sync` writes the time.
+    /// Asks the source at once and compares the Secret with it, as every change of the Secret does. A comparison that is under way answers the request,
+    /// too. `kubectl konverge sync` writes the time.
     SYNC_NOW = "pull.konverge.dev/sync-now" on SECRET;
     /// Written by the operator: the authenticated record of the zopp state that it accepted. A restarted operator reads it before its first request
     /// to zopp. Do not edit it. The operator writes a removed record again.
